@@ -1,0 +1,95 @@
+# `make run` to use it, `make test` before a commit. CI runs `make test` too, so what passes here passes there.
+# ARGS reaches the program that runs: `make run ARGS="--port 9000"`, `make test ARGS="-k stream"`.
+# PYTHON names the interpreter for .venv; without it, the first of these that is 3.11 or later.
+
+PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+
+# The redirection makes old versions of make ask a shell, which is where `command` lives.
+UV := $(shell command -v uv 2>/dev/null)
+NODE := $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null))
+
+ifneq ($(UV),)
+new_venv = "$(UV)" venv --quiet --seed --python "$$python" .venv
+pip_install = "$(UV)" pip install --quiet --python .venv/bin/python
+else
+new_venv = "$$python" -m venv .venv
+pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test check fix lock upgrade clean node
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+install: .venv/.run ## Put the turnbridge command into .venv
+
+run: install ## Serve the demo: a scripted model behind the real Codex, no account needed
+	@exec .venv/bin/turnbridge serve --demo $(ARGS)
+
+test: check node ## Check, then run the tests
+	.venv/bin/pytest -n 2 --inline-snapshot=disable $(ARGS)
+
+check: .venv/.dev ## Format, lint, types and the direction of imports
+	.venv/bin/ruff format --check --quiet
+	.venv/bin/ruff check --quiet
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-logo
+
+fix: .venv/.dev ## Format, and mend what ruff can mend
+	.venv/bin/ruff format
+	.venv/bin/ruff check --fix
+
+lock: ## Bring the locks in line with pyproject.toml and package.json (needs uv and npm)
+	$(compile) --output-file requirements/run.txt
+	$(compile) --group dev --all-extras --constraint requirements/run.txt --output-file requirements/dev.txt
+	cd tests/node && npm install --package-lock-only --omit-lockfile-registry-resolved --loglevel=error --no-audit --no-fund
+
+upgrade: UPGRADE = --upgrade
+upgrade: lock ## Move every locked Python package to the newest version that fits
+
+clean: ## Remove .venv, node_modules and caches
+	rm -rf .venv tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+compile = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make lock" $(UPGRADE) pyproject.toml --group build
+
+.venv/.made:
+	@for name in $(PYTHONS); do \
+		python=$$($$name -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null) \
+			|| continue; \
+		echo "Building .venv with $$python"; \
+		rm -rf .venv && $(new_venv) && touch $@; \
+		exit; \
+	done; \
+	echo "No Python 3.11 or later among: $(PYTHONS). Install one, or name it: make install PYTHON=/path/to/python" >&2; \
+	exit 1
+
+# Installs exactly a lock file, then the package itself; `pip check` fails if the lock does not fit pyproject.toml.
+define install_locked
+	@echo "Installing $(1)"
+	@$(pip_install) --require-hashes -r $(1)
+	@$(pip_install) --no-deps --no-build-isolation -e .
+	@conflicts=$$(.venv/bin/python -m pip check) || { echo "$$conflicts"; echo "Run: make lock"; exit 1; } >&2
+endef
+
+.venv/.run: .venv/.made pyproject.toml requirements/run.txt
+	$(call install_locked,requirements/run.txt)
+	@touch $@
+
+# dev.txt holds all of run.txt, at the same versions: one installation serves both.
+.venv/.dev: .venv/.made pyproject.toml requirements/run.txt requirements/dev.txt
+	$(call install_locked,requirements/dev.txt)
+	@touch .venv/.run $@
+
+ifneq ($(NODE),)
+node: tests/node/node_modules/.package-lock.json
+else
+node:
+	@echo "SKIPPED: npm ci, since there is no node and npm; the tests that need them are skipped too"
+endif
+
+tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
+	@echo "Installing tests/node/package-lock.json"
+	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
+	@touch $@

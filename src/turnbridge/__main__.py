@@ -1,0 +1,5 @@
+"""`python -m turnbridge`"""
+
+from turnbridge.cli import app
+
+app()

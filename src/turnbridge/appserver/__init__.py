@@ -1,0 +1,1 @@
+"""Edge: the Codex processes, their pipes, and turns run on them."""

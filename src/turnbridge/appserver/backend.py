@@ -1,0 +1,158 @@
+"""`engine.ports.Backend` over app-server: a thread for each request, its items injected, its turns decoded."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+import msgspec
+
+from turnbridge.appserver.connection import CallRefused, Connection, Inbox
+from turnbridge.appserver.supervisor import Supervisor
+from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
+from turnbridge.turn.events import TurnEvent, TurnFailed
+from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, Message
+from turnbridge.turn.models import Model
+from turnbridge.turn.request import TurnRequest
+from turnbridge.wire.codex import schema
+from turnbridge.wire.codex.decode import TurnDecoder, images_in
+from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, turn_start_params
+
+# When the plan's quota is used up, its reset time is worth a short wait.
+QUOTA_LOOKUP_TIMEOUT_S = 3.0
+
+
+class CodexBackend:
+    """Codex, as the engine sees it."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    @contextlib.asynccontextmanager
+    async def open(self, request: TurnRequest) -> AsyncIterator["CodexConversation"]:
+        """Start a thread that shows the model exactly the request's items."""
+        connection = (await self._supervisor.worker()).connection
+        started = await connection.call("thread/start", thread_start_params(request), schema.ThreadStartResult)
+        thread_id = started.thread.id
+        try:
+            conversation = CodexConversation(connection, thread_id, connection.subscribe(thread_id), request)
+            await conversation.inject(request.items)
+            yield conversation
+        finally:
+            connection.unsubscribe(thread_id)
+
+    async def models(self) -> Sequence[Model]:
+        """Return the models that Codex offers."""
+        return (await self._supervisor.any_worker()).models
+
+    async def default_model(self) -> str | None:
+        """Return the id of the model that the user's Codex configuration names."""
+        return (await self._supervisor.any_worker()).default_model
+
+
+class CodexConversation:
+    """One thread in one app-server."""
+
+    def __init__(self, connection: Connection, thread_id: str, inbox: Inbox, request: TurnRequest) -> None:
+        self._connection = connection
+        self._thread_id = thread_id
+        self._inbox = inbox
+        self._request = request
+
+    async def inject(self, items: Sequence[Item]) -> None:
+        """Add items to the history; raises if Codex cannot carry one of them."""
+        params = inject_items_params(self._thread_id, items)
+        try:
+            await self._connection.call("thread/inject_items", params, dict[str, msgspec.Raw])
+        except CallRefused as refused:
+            raise InvalidRequest(f"Codex cannot carry this: {refused.message}", param="input") from refused
+        if images := [image for item in items for image in _images(item)]:
+            await self._check_images(images, len(items))
+
+    async def run(self, items: Sequence[Item] = ()) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Let the model answer, and yield what it says; closing this early interrupts the turn."""
+        if items:
+            await self.inject(items)
+        decoder = TurnDecoder(allow_truncation=self._request.allow_truncation)
+        started = self._connection.send("turn/start", turn_start_params(self._thread_id, self._request))
+        started.add_done_callback(self._fail_if_refused)
+        over = False
+        try:
+            while not decoder.ended:
+                try:
+                    notes = await self._inbox.batch()
+                except GatewayError as error:
+                    over = True
+                    yield decoder.close(error)
+                    return
+                over = any(isinstance(note, schema.TurnCompleted) for note in notes)
+                if events := [event for note in notes for event in decoder.feed(note)]:
+                    yield await self._with_reset_time(events)
+        finally:
+            if not over:
+                self._interrupt(decoder.turn_id, started)
+
+    async def _check_images(self, images: list[ImagePart], echoes: int) -> None:
+        """Refuse what Codex could not read: it would put a text in the image's place and carry on.
+
+        Each injected item is echoed once, before or after the answer to the injection.
+        """
+        kept = 0
+        while echoes > 0:
+            for note in await self._inbox.batch():
+                if isinstance(note, schema.RawItemCompleted):
+                    echoes -= 1
+                    kept += images_in(note)
+        if kept < len(images):
+            which = images[0].param if len(images) == 1 else "input"
+            raise InvalidRequest(
+                "An image could not be read: it is broken, or not a PNG, JPEG, GIF or WebP file.",
+                code="invalid_image",
+                param=which,
+            )
+
+    def _fail_if_refused(self, started: asyncio.Future[msgspec.Raw]) -> None:
+        error = None if started.cancelled() else started.exception()
+        if isinstance(error, GatewayError):
+            self._inbox.fail(error)
+
+    def _interrupt(self, turn_id: str | None, started: asyncio.Future[msgspec.Raw]) -> None:
+        """Stop the turn without waiting: Codex does not answer an interrupt that comes too late."""
+        if turn_id is None and not started.done():
+            started.add_done_callback(lambda _: self._interrupt(None, started))
+            return
+        if turn_id is None and not started.cancelled() and started.exception() is None:
+            turn_id = msgspec.json.decode(started.result(), type=schema.TurnStartResult).turn.id
+        if turn_id is not None:
+            self._connection.cast("turn/interrupt", {"threadId": self._thread_id, "turnId": turn_id})
+
+    async def _with_reset_time(self, events: list[TurnEvent]) -> list[TurnEvent]:
+        """Add to an exhausted quota when it comes back, if Codex knows it."""
+        last = events[-1]
+        if not isinstance(last, TurnFailed) or not isinstance(last.error, QuotaExhausted):
+            return events
+        resets_at: int | None = None
+        with contextlib.suppress(GatewayError):  # Only ChatGPT plans have reset times.
+            limits = await self._connection.call(
+                "account/rateLimits/read", None, schema.RateLimitsReadResult, timeout_s=QUOTA_LOOKUP_TIMEOUT_S
+            )
+            resets_at = _reset(limits.rate_limits)
+        if resets_at is not None:
+            last.error.retry_after = max(0.0, resets_at - time.time())
+        return events
+
+
+def _images(item: Item) -> list[ImagePart]:
+    if isinstance(item, Message):
+        parts = item.parts
+    elif isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
+        parts = item.output
+    else:
+        return []
+    return [part for part in parts if isinstance(part, ImagePart)]
+
+
+def _reset(limits: schema.RateLimits) -> int | None:
+    """Return when the window that is used up comes back."""
+    full = [window for window in (limits.primary, limits.secondary) if window and window.used_percent >= 100]
+    return max((window.resets_at for window in full if window.resets_at is not None), default=None)

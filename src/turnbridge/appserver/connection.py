@@ -1,0 +1,179 @@
+"""One pipe pair to one app-server: matches answers to calls, and hands each thread's notifications to its reader.
+
+Knows nothing of processes: bytes come in through `receive`, and go out through the `write` that it was given.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
+from turnbridge.turn.items import Json
+from turnbridge.wire.codex import jsonrpc
+from turnbridge.wire.codex.declines import DECLINES, NOBODY
+from turnbridge.wire.codex.schema import NOTIFICATIONS, Notification
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+# Longest answer time of any call that we make; a healthy app-server needs milliseconds.
+CALL_TIMEOUT_S = 30.0
+
+
+class CallRefused(InternalFault):
+    """Codex answered a call with an error."""
+
+
+class Inbox:
+    """The notifications of one thread, in order, in batches: all that one read of the pipe brought."""
+
+    def __init__(self) -> None:
+        self._notes: list[Notification] = []
+        self._error: GatewayError | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, note: Notification) -> None:
+        """Add a notification."""
+        self._notes.append(note)
+        self._arrived.set()
+
+    def fail(self, error: GatewayError) -> None:
+        """End the inbox: its reader gets what is there, then the error."""
+        self._error = error
+        self._arrived.set()
+
+    async def batch(self) -> list[Notification]:
+        """Wait for notifications and return all that have arrived; raises once the connection has ended."""
+        await self._arrived.wait()
+        if not self._notes and self._error is not None:
+            raise self._error
+        notes, self._notes = self._notes, []
+        if self._error is None:
+            self._arrived.clear()
+        return notes
+
+
+class Connection:
+    """The conversation with one app-server. When the pipe ends, everybody who waits gets the same error."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._lines = jsonrpc.LineSplitter()
+        self._ids = itertools.count(1)
+        self._calls: dict[jsonrpc.RequestId, asyncio.Future[msgspec.Raw]] = {}
+        self._inboxes: dict[str, Inbox] = {}
+        self._decoders = {method: msgspec.json.Decoder(shape) for method, shape in NOTIFICATIONS.items()}
+        self._ended: GatewayError | None = None
+        self.skipped: Counter[str] = Counter()
+
+    async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
+        """Ask Codex and return its answer; raises `CallRefused` with Codex's own words if it refuses."""
+        answer = self.send(method, params)
+        try:
+            async with asyncio.timeout(timeout_s):
+                raw = await answer
+        except TimeoutError:
+            raise BackendUnavailable(f"Codex did not answer `{method}` within {timeout_s:g} seconds.") from None
+        return msgspec.json.decode(raw, type=result)
+
+    def send(self, method: str, params: Json) -> asyncio.Future[msgspec.Raw]:
+        """Ask Codex; return its answer to come."""
+        if self._ended is not None:
+            raise self._ended
+        request_id = next(self._ids)
+        answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        self._calls[request_id] = answer
+        answer.add_done_callback(lambda _: self._calls.pop(request_id, None))
+        self._write(jsonrpc.encode_request(request_id, method, params))
+        return answer
+
+    def cast(self, method: str, params: Json) -> None:
+        """Ask Codex for something whose answer nobody needs, and which may never come."""
+        if self._ended is None:
+            self._write(jsonrpc.encode_request(next(self._ids), method, params))
+
+    def tell(self, method: str) -> None:
+        """Notify Codex."""
+        self._write(jsonrpc.encode_notification(method))
+
+    def subscribe(self, thread_id: str) -> Inbox:
+        """Return the inbox of a thread; what arrives for a thread without one is dropped."""
+        inbox = self._inboxes[thread_id] = Inbox()
+        if self._ended is not None:
+            inbox.fail(self._ended)
+        return inbox
+
+    def unsubscribe(self, thread_id: str) -> None:
+        """Stop listening to a thread."""
+        self._inboxes.pop(thread_id, None)
+
+    def receive(self, data: bytes) -> None:
+        """Take what the pipe brought."""
+        for line in self._lines.feed(data):
+            try:
+                message = jsonrpc.decode_line(line)
+            except msgspec.MsgspecError:
+                self.skipped["unreadable"] += 1
+                log.warning("codex_line_unreadable", size=len(line))
+                continue
+            self._dispatch(message)
+
+    def end(self, error: GatewayError) -> None:
+        """Fail everybody who waits, now and later."""
+        self._ended = error
+        for answer in list(self._calls.values()):
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()  # Retrieved here, since a call that was let go has nobody to do it.
+        for inbox in self._inboxes.values():
+            inbox.fail(error)
+
+    def _dispatch(self, message: jsonrpc.Incoming) -> None:
+        if message.method is None:
+            self._answer(message)
+        elif message.id is None:
+            self._notify(message.method, message.params)
+        else:
+            self._decline(message.id, message.method)
+
+    def _answer(self, message: jsonrpc.Incoming) -> None:
+        answer = self._calls.get(message.id) if message.id is not None else None
+        if answer is None or answer.done():
+            self.skipped["answer"] += 1
+        elif message.error is not None:
+            answer.set_exception(CallRefused(message.error.message))
+            answer.exception()
+        else:
+            answer.set_result(message.result)
+
+    def _notify(self, method: str, params: msgspec.Raw) -> None:
+        decoder = self._decoders.get(method)
+        if decoder is None:
+            self.skipped[method] += 1
+            return
+        try:
+            note = decoder.decode(params)
+        except msgspec.MsgspecError as error:
+            # We no longer know what this thread's turn is doing, nor which thread it was: every turn must end.
+            log.error("codex_notification_broken", method=method, error=str(error))
+            for inbox in self._inboxes.values():
+                inbox.fail(InternalFault(f"Codex sent a `{method}` that this version of Turnbridge cannot read."))
+            return
+        if note.thread_id in self._inboxes:
+            self._inboxes[note.thread_id].put(note)
+        else:
+            self.skipped["late"] += 1
+
+    def _decline(self, request_id: jsonrpc.RequestId, method: str) -> None:
+        self.skipped[f"declined {method}"] += 1
+        log.warning("codex_request_declined", method=method)
+        if method in DECLINES:
+            self._write(jsonrpc.encode_result(request_id, DECLINES[method]))
+        else:
+            self._write(jsonrpc.encode_refusal(request_id, NOBODY))

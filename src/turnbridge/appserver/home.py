@@ -1,0 +1,92 @@
+"""A Codex home of the gateway's own: the user's login and models, and nothing else of theirs.
+
+`CODEX_HOME/sessions` makes every `thread/start` slow, and AGENTS.md, skills, hooks and MCP servers would change what
+the model sees. So Codex runs in a home that has none of them, and the user's home is never written to, except by Codex
+itself when it refreshes the login through the link.
+"""
+
+import contextlib
+import os
+import tomllib
+from pathlib import Path
+
+import tomli_w
+
+from turnbridge.turn.errors import BackendUnavailable
+
+# What of the user's config.toml concerns models, providers and login.
+KEPT_CONFIG_KEYS = (
+    "model",
+    "model_provider",
+    "model_providers",
+    "model_reasoning_effort",
+    "openai_base_url",
+    "chatgpt_base_url",
+    "cli_auth_credentials_store",
+    "forced_login_method",
+    "forced_chatgpt_workspace_id",
+    "preferred_auth_method",
+)
+
+# The login, and the variables that providers take their keys from. A link may point at nothing until the user logs in.
+LINKED_FILES = ("auth.json", ".env")
+
+# Codex's own log database grows by about 20 KB a turn and is of no use to anybody here.
+LOG_DATABASE_LIMIT = 64 * 1024 * 1024
+
+
+def prepare_home(home: Path, user_home: Path) -> None:
+    """Create or refresh the gateway's home from the user's."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write_private(home / "config.toml", tomli_w.dumps(_kept_config(user_home / "config.toml")))
+    for name in LINKED_FILES:
+        _link(home / name, user_home / name)
+    _tidy(home)
+
+
+def prepare_bare_home(home: Path) -> None:
+    """Create or refresh a home that knows no user; providers come on the command line."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _tidy(home)
+
+
+def login_state(home: Path) -> tuple[int, int] | None:
+    """Return something that changes when the login file does; None if there is none."""
+    try:
+        status = (home / "auth.json").stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _kept_config(path: Path) -> dict[str, object]:
+    try:
+        config = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BackendUnavailable(f"The Codex configuration {path} is not valid TOML: {error}") from error
+    return {key: config[key] for key in KEPT_CONFIG_KEYS if key in config}
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only we can read: a provider's table may hold its key."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _link(link: Path, target: Path) -> None:
+    if link.is_symlink() and link.readlink() == target:
+        return
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+
+
+def _tidy(home: Path) -> None:
+    with contextlib.suppress(OSError):  # Absent, or not empty: then Codex is slower, and still right.
+        (home / "sessions").rmdir()
+    for database in home.glob("logs_*.sqlite"):
+        if database.stat().st_size > LOG_DATABASE_LIMIT:
+            for path in home.glob(f"{database.name}*"):
+                path.unlink()

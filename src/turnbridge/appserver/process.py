@@ -1,0 +1,95 @@
+"""One `codex app-server` child process: its pipes, its last words on stderr, and its end within bounds."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+# A healthy app-server leaves 20 ms after its stdin closes.
+EXIT_GRACE_S = 2.0
+# What remains after SIGTERM is not going to tidy up any more.
+TERMINATE_GRACE_S = 1.0
+# Enough of stderr to say why a process died.
+KEPT_STDERR_CHUNKS = 20
+KEPT_STDERR_CHARS = 500
+
+# The gateway's own secrets are none of Codex's business.
+WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_METRICS_TOKEN")
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    def __init__(self, receive: Callable[[bytes], None]) -> None:
+        self.receive = receive
+        self.stderr: deque[bytes] = deque(maxlen=KEPT_STDERR_CHUNKS)
+        self.exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self.receive(data)
+        else:
+            self.stderr.append(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.exited.set_result(None)
+
+
+class AppServerProcess:
+    """A running app-server. `exited` resolves when the process is gone and its pipes are drained."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, pipes: _Pipes) -> None:
+        self._transport = transport
+        self._pipes = pipes
+        # A pipe to a child is always writable; the base class just does not say so.
+        self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+
+    @classmethod
+    async def start(
+        cls, command: Sequence[str], *, home: Path, cwd: Path, receive: Callable[[bytes], None]
+    ) -> "AppServerProcess":
+        """Start the child in its own home and working directory."""
+        environment = {key: value for key, value in os.environ.items() if key not in WITHHELD_VARIABLES}
+        transport, pipes = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Pipes(receive),
+            *command,
+            env={**environment, "CODEX_HOME": str(home)},
+            cwd=cwd,
+            # A Ctrl-C in the terminal is for the gateway, which then ends Codex in its own time.
+            start_new_session=True,
+        )
+        return cls(transport, pipes)
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._transport.get_pid()
+
+    @property
+    def exited(self) -> asyncio.Future[None]:
+        """Return a future that resolves when the process is gone."""
+        return self._pipes.exited
+
+    def write(self, data: bytes) -> None:
+        """Write to the child's stdin; data for a child that is gone is dropped, its readers know already."""
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def last_words(self) -> str:
+        """Return the exit status and the end of stderr."""
+        words = b"".join(self._pipes.stderr).decode(errors="replace").strip()[-KEPT_STDERR_CHARS:]
+        return f"exit status {self._transport.get_returncode()}" + (f": {words}" if words else "")
+
+    async def stop(self) -> None:
+        """End the child: close its stdin, then SIGTERM, then SIGKILL, each within its bound."""
+        self._stdin.close()
+        for grace, harder in ((EXIT_GRACE_S, self._transport.terminate), (TERMINATE_GRACE_S, self._transport.kill)):
+            if await self._gone_within(grace):
+                return
+            harder()
+        await asyncio.shield(self._pipes.exited)
+
+    async def _gone_within(self, seconds: float) -> bool:
+        done, _ = await asyncio.wait([self._pipes.exited], timeout=seconds)
+        return bool(done)

@@ -1,0 +1,161 @@
+"""One ready app-server: started in the gateway's home, with the bare catalogue, shaken hands with, asked who it is."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from turnbridge.appserver.connection import Connection
+from turnbridge.appserver.home import login_state
+from turnbridge.appserver.process import AppServerProcess
+from turnbridge.turn.errors import BackendUnavailable
+from turnbridge.turn.items import JsonObject
+from turnbridge.turn.models import Model
+from turnbridge.wire.codex import schema
+from turnbridge.wire.codex.encode import bare_catalog, initialize_params
+
+# `codex debug models` may ask the provider for the account's models; without a network the bundled ones must do.
+CATALOG_TIMEOUT_S = 10.0
+# Handshakes take a tenth of a second; a first start on a slow disk takes longer.
+HANDSHAKE_TIMEOUT_S = 15.0
+# Far more than any catalogue, so that one page holds it.
+MODEL_PAGE = 1000
+
+
+class TrueWindow(msgspec.Struct, frozen=True):
+    """The part of a catalogue entry that `model/list` does not tell, and the bare catalogue hides."""
+
+    slug: str
+    context_window: int | None = None
+    max_context_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodexSpec:
+    """How to run Codex: which binary, in which home, with which settings on its command line."""
+
+    binary: Path
+    home: Path
+    workdir: Path
+    overrides: tuple[str, ...] = ()
+    """TOML assignments such as `model="gpt-5.5"`."""
+    version: str
+    """The gateway's own version, for the handshake."""
+
+    def command(self, *words: str) -> list[str]:
+        """Return a command line of this Codex."""
+        flags = [word for override in self.overrides for word in ("-c", override)]
+        return [str(self.binary), *words, *flags]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A ready app-server and what it told about itself."""
+
+    process: AppServerProcess
+    connection: Connection
+    models: tuple[Model, ...]
+    default_model: str | None
+    login_missing: bool
+    login: tuple[int, int] | None
+
+
+async def start_worker(spec: CodexSpec) -> Worker:
+    """Start an app-server and shake hands; raises `BackendUnavailable` that says what failed."""
+    spec.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Read before the process starts, so that a login in between counts as a change.
+    login = login_state(spec.home)
+    catalog = await _catalog(spec)
+    catalog_file = spec.home / "models.json"
+    catalog_file.write_text(json.dumps(bare_catalog(catalog)), encoding="utf-8")
+    command = [*spec.command("app-server"), "-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
+
+    connection = Connection(lambda data: process.write(data))
+    try:
+        process = await AppServerProcess.start(command, home=spec.home, cwd=spec.workdir, receive=connection.receive)
+    except OSError as error:
+        raise BackendUnavailable(f"Codex could not be started: {error}") from error
+    process.exited.add_done_callback(
+        lambda _: connection.end(BackendUnavailable(f"Codex ended unexpectedly ({process.last_words()})."))
+    )
+    try:
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            return await _shake_hands(spec, process, connection, catalog, login)
+    except BaseException as error:
+        await process.stop()
+        if isinstance(error, TimeoutError):
+            raise BackendUnavailable("Codex did not finish its handshake in time.") from error
+        raise
+
+
+async def _shake_hands(
+    spec: CodexSpec,
+    process: AppServerProcess,
+    connection: Connection,
+    catalog: JsonObject,
+    login: tuple[int, int] | None,
+) -> Worker:
+    await connection.call("initialize", initialize_params(spec.version), dict[str, msgspec.Raw])
+    connection.tell("initialized")
+    account, listed, config = await asyncio.gather(
+        connection.call("account/read", {}, schema.AccountReadResult),
+        connection.call("model/list", {"includeHidden": True, "limit": MODEL_PAGE}, schema.ModelListResult),
+        connection.call("config/read", {}, schema.ConfigReadResult),
+    )
+    return Worker(
+        process=process,
+        connection=connection,
+        models=_models(listed.data, catalog),
+        default_model=config.config.model,
+        login_missing=account.requires_openai_auth and account.account is None,
+        login=login,
+    )
+
+
+async def _catalog(spec: CodexSpec) -> JsonObject:
+    """Return Codex's model catalogue: the account's own if it can be had, else the one inside the binary."""
+    with contextlib.suppress(BackendUnavailable):
+        return await _read_catalog(spec, spec.command("debug", "models"))
+    return await _read_catalog(spec, spec.command("debug", "models", "--bundled"))
+
+
+async def _read_catalog(spec: CodexSpec, command: list[str]) -> JsonObject:
+    printed = bytearray()
+    try:
+        process = await AppServerProcess.start(command, home=spec.home, cwd=spec.workdir, receive=printed.extend)
+    except OSError as error:
+        raise BackendUnavailable(f"Codex could not be started: {error}") from error
+    done, _ = await asyncio.wait([process.exited], timeout=CATALOG_TIMEOUT_S)
+    if not done:
+        await process.stop()
+        raise BackendUnavailable("`codex debug models` did not end in time.")
+    try:
+        catalog: JsonObject = msgspec.json.decode(printed, type=dict)
+    except msgspec.MsgspecError as error:
+        raise BackendUnavailable(f"`codex debug models` printed no catalogue ({process.last_words()}).") from error
+    return catalog
+
+
+def _models(listed: Sequence[schema.ListedModel], catalog: JsonObject) -> tuple[Model, ...]:
+    entries = msgspec.convert(catalog.get("models", []), list[TrueWindow])
+    windows = {entry.slug: entry for entry in entries}
+    return tuple(
+        Model(
+            id=model.id,
+            display_name=model.display_name,
+            description=model.description,
+            efforts=tuple(option.reasoning_effort for option in model.supported_reasoning_efforts),
+            default_effort=model.default_reasoning_effort,
+            context_window=windows[model.id].context_window if model.id in windows else None,
+            max_context_window=windows[model.id].max_context_window if model.id in windows else None,
+            modalities=tuple(model.input_modalities),
+            service_tiers=tuple(tier.id for tier in model.service_tiers),
+            hidden=model.hidden,
+            is_default=model.is_default,
+        )
+        for model in listed
+    )

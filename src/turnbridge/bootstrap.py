@@ -1,0 +1,148 @@
+"""The composition root: settings → every part, joined."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import codex_cli_bin
+from starlette.types import ASGIApp
+
+from turnbridge import __version__
+from turnbridge.appserver.backend import CodexBackend
+from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
+from turnbridge.appserver.supervisor import Supervisor
+from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
+from turnbridge.demo.persona import respond
+from turnbridge.demo.server import ScriptedModel
+from turnbridge.engine.turns import TurnRunner
+from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.settings import Settings
+from turnbridge.tokens import OpenAITokenizer
+from turnbridge.web.app import build_app
+from turnbridge.web.generation import Generation, GenerationRules, Models
+from turnbridge.web.metrics import Metrics
+
+BYTES_PER_MB = 1024 * 1024
+KEY_FILE = "api-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """The running gateway: its application, and what tells and keeps its state."""
+
+    app: ASGIApp
+    supervisor: Supervisor
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(settings: Settings, *, api_key: str, demo: bool = False) -> AsyncIterator[Gateway]:
+    """Start everything but the listener; Codex starts in the background, and ends with the context."""
+    async with contextlib.AsyncExitStack() as stack:
+        if demo:
+            model = await stack.enter_async_context(ScriptedModel(respond))
+            spec = demo_spec(settings, model.base_url)
+        else:
+            spec = user_spec(settings)
+        supervisor = Supervisor(
+            lambda: _start(settings, spec, demo=demo),
+            login_state=lambda: login_state(spec.home),
+            login_help=login_help(settings, spec),
+        )
+        stack.push_async_callback(_end, asyncio.create_task(supervisor.run()))
+        media = HttpMediaLoader()
+        stack.push_async_callback(media.aclose)
+        yield Gateway(app=assemble(settings, supervisor, media, api_key=api_key), supervisor=supervisor)
+
+
+def assemble(settings: Settings, supervisor: Supervisor, media: HttpMediaLoader, *, api_key: str) -> ASGIApp:
+    """Join the parts into the application."""
+    rules = GenerationRules(
+        body_limit_bytes=int(settings.max_body_mb * BYTES_PER_MB),
+        hold_s=settings.stream_hold_ms / 1000,
+        strict_params=settings.strict_params,
+        default_model=settings.codex_model,
+        aliases=settings.model_aliases,
+    )
+    backend = CodexBackend(supervisor)
+    models = Models(backend, rules)
+    runner = TurnRunner(backend, media, OpenAITokenizer())
+    generation = Generation(runner, models, rules, new_id=new_id, now=lambda: int(time.time()))
+    return build_app(
+        generation,
+        models,
+        problem=lambda: supervisor.readiness().reason or None,
+        api_key=api_key,
+        metrics=Metrics(),
+        metrics_token=settings.metrics_token,
+        allowed_origins=settings.cors_allowed_origins,
+    )
+
+
+def new_id(prefix: str) -> str:
+    """Return a fresh id in OpenAI's style."""
+    return prefix + secrets.token_hex(16)
+
+
+def user_spec(settings: Settings) -> CodexSpec:
+    """Return Codex with the user's own login and models."""
+    return _spec(settings, "codex-home", ())
+
+
+def demo_spec(settings: Settings, base_url: str) -> CodexSpec:
+    """Return Codex with the scripted model behind it, and no user."""
+    provider = {"name": "demo", "base_url": base_url, "wire_api": "responses"}
+    overrides = [f'model_providers.demo.{key}="{value}"' for key, value in provider.items()]
+    retries = [f"model_providers.demo.{kind}_max_retries=0" for kind in ("request", "stream")]
+    return _spec(settings, "demo-home", ('model_provider="demo"', *overrides, *retries))
+
+
+def login_help(settings: Settings, spec: CodexSpec) -> str:
+    """Return what to do when nobody is logged in."""
+    return (
+        f"Codex is not logged in: {settings.codex_home / 'auth.json'} has no usable login. "
+        f"Run `CODEX_HOME={settings.codex_home} {spec.binary} login` (add `--device-auth` on a machine without a "
+        f"browser, or `--with-api-key` for an API key), then try again; Turnbridge need not be restarted. "
+        f"If your Codex keeps its login in the system keyring, use `CODEX_HOME={spec.home}` instead."
+    )
+
+
+def stored_key(data_dir: Path) -> str:
+    """Return the key of this installation, made at the first start and readable by its user only."""
+    path = data_dir / KEY_FILE
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = f"sk-turnbridge-{secrets.token_urlsafe(24)}"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(f"{key}\n")
+    return key
+
+
+def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpec:
+    return CodexSpec(
+        binary=settings.codex_bin or codex_cli_bin.bundled_codex_path(),
+        home=settings.data_dir / home,
+        workdir=settings.data_dir / "empty-workdir",
+        overrides=overrides,
+        version=__version__,
+    )
+
+
+async def _start(settings: Settings, spec: CodexSpec, *, demo: bool) -> Worker:
+    if demo:
+        prepare_bare_home(spec.home)
+    else:
+        prepare_home(spec.home, settings.codex_home)
+    return await start_worker(spec)
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

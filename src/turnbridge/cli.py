@@ -1,0 +1,137 @@
+"""The commands."""
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import socket
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+import uvicorn
+from pydantic import ValidationError
+
+from turnbridge import __version__
+from turnbridge.bootstrap import running_gateway, stored_key
+from turnbridge.logs import configure_logging
+from turnbridge.settings import Settings, complaints, load_settings
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="The OpenAI API in front of Codex.")
+
+# Refuses a half-configured server with the status that service managers read as "do not try again as it is".
+EXIT_CONFIG = 78
+# How long open answers may take to end when the gateway is told to stop.
+STOP_GRACE_S = 5
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"turnbridge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Put the OpenAI API in front of the official Codex app-server."""
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on (PROXY_HOST).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (PORT).")] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Answer from a scripted model behind the real Codex: no account needed.")
+    ] = False,
+) -> None:
+    """Run the gateway."""
+    try:
+        settings = load_settings(PROXY_HOST=host, PORT=port)
+        configure_logging(settings.log_level)
+    except (ValidationError, ValueError) as error:
+        _refuse(_explained(error))
+    for complaint in complaints(os.environ):
+        typer.secho(f"warning: {complaint}", fg="yellow", err=True)
+    if not _is_loopback(settings.host) and settings.api_key is None:
+        _refuse(
+            f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
+            "or listen on 127.0.0.1."
+        )
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(settings, demo=demo))
+
+
+async def _serve(settings: Settings, *, demo: bool) -> None:
+    api_key = settings.api_key or stored_key(settings.data_dir)
+    listener = _listen(settings.host, settings.port)
+    async with running_gateway(settings, api_key=api_key, demo=demo) as gateway:
+        config = uvicorn.Config(
+            gateway.app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            date_header=True,
+            timeout_graceful_shutdown=STOP_GRACE_S,
+        )
+        server = uvicorn.Server(config)
+        _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
+        await server.serve(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        _refuse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port.")
+    return listener
+
+
+def _welcome(listener: socket.socket, api_key: str, *, own_key: bool, demo: bool) -> None:
+    host, port = listener.getsockname()[:2]
+    base = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+    shown = "$PROXY_API_KEY" if own_key else api_key
+    model = "gpt-5.5" if demo else "codex-5"
+    typer.echo(
+        f"""
+Turnbridge {__version__} listens on {base}{"  (demo: a scripted model, no account)" if demo else ""}
+
+  Base URL  {base}
+  API key   {"the one in PROXY_API_KEY" if own_key else api_key}
+
+Try it:
+
+curl {base}/chat/completions -H "Authorization: Bearer {shown}" -H "Content-Type: application/json" \\
+  -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+
+from openai import OpenAI
+client = OpenAI(base_url="{base}", api_key="{shown}")
+print(client.responses.create(model="{model}", input="Hello!").output_text)
+""",
+        file=sys.stdout,
+    )
+    sys.stdout.flush()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _explained(error: ValidationError | ValueError) -> str:
+    if isinstance(error, ValidationError):
+        return "\n".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
+    return str(error)
+
+
+def _refuse(message: str) -> NoReturn:
+    typer.secho(message, fg="red", err=True)
+    raise typer.Exit(EXIT_CONFIG)

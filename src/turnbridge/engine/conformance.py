@@ -1,0 +1,310 @@
+"""Whether a model's answer is the JSON that the client asked for, and if not, what is wrong with it.
+
+The verdict is `jsonschema_rs`'s. The place is searched for here, because the library lists the errors of all
+alternatives of all unions, and for a recursive schema they double with each level: an answer of 18 levels
+would hold up the gateway for 15 seconds.
+
+Nothing is ever fetched, and nothing that an answer contains can raise.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+from urllib.parse import quote, unquote
+
+import jsonschema_rs
+
+from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.items import Json, JsonObject
+
+# More than any schema asks a model for, and far below where the library's native stack ends: a few thousand.
+MAX_DEPTH = 200
+
+# Python stops reading a number at 4300 digits, unless told otherwise.
+MAX_DIGITS = 4000
+
+# A model mends a few faults at a time; what remains shows in its next answer.
+MAX_PROBLEMS = 3
+
+# The message of a keyword may list a whole enum.
+MAX_PROBLEM_CHARS = 300
+
+# The search may give up and name no place: a schema can lead it in circles, and an answer can be large.
+MAX_SEARCHED = 100_000
+MAX_COMPILED = 300
+
+# Keywords that look at one value, not at what is inside it.
+_OWN_KEYWORDS = (
+    *("type", "enum", "const", "pattern", "minLength", "maxLength", "multipleOf"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "uniqueItems"),
+    *("minProperties", "maxProperties", "required", "dependentRequired"),
+)
+
+_ROOT = "urn:turnbridge:schema"
+
+
+class _NotJsonError(Exception):
+    """The text is not JSON, or not JSON that every reader understands alike."""
+
+
+class _Place(NamedTuple):
+    """A value that must match a schema, and the JSON pointers of both."""
+
+    schema: Json
+    schema_pointer: str
+    value: Json
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conformance:
+    """What an answer must be."""
+
+    schema: JsonObject
+    validator: jsonschema_rs.Validator
+
+    @classmethod
+    def for_schema(cls, schema: JsonObject) -> Self:
+        """Return the conformance to a JSON Schema; `InvalidRequest` if it is none."""
+        draft = jsonschema_rs.validator_cls_for(schema)
+        if draft is jsonschema_rs.Draft202012Validator:
+            # It is also the answer to a `$schema` that nobody knows, which must not be looked up.
+            schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+        try:
+            # Formats stay unchecked: dialects differ in what a `time` is, the model's decoder has already kept
+            # to one, and a false alarm costs a turn.
+            validator = draft(schema, offline=True, validate_formats=False)
+        except ValueError as error:
+            message = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
+            raise InvalidRequest(f"Invalid schema: {_cut(message)}.", code="invalid_json_schema") from error
+        return cls(schema=schema, validator=validator)
+
+    @classmethod
+    def for_object(cls) -> Self:
+        """Return the conformance of JSON mode: any object."""
+        return cls.for_schema({"type": "object"})
+
+    def problem(self, text: str) -> str | None:
+        """Return in a sentence what keeps `text` from being the JSON asked for; nothing if it is."""
+        try:
+            value = _read(text)
+        except _NotJsonError as error:
+            return f"The answer is not valid JSON: {error}."
+        if self.validator.is_valid(value):
+            return None
+        found = _Search(schema=self.schema, draft=type(self.validator)).problems(value)
+        if not found:
+            return "The JSON does not match the schema."
+        more = "; and more" if len(found) > MAX_PROBLEMS else ""
+        return f"The JSON does not match the schema: {'; '.join(found[:MAX_PROBLEMS])}{more}."
+
+
+def repair_instruction(problem: str) -> str:
+    """Return the message that asks the model to mend its answer."""
+    return (
+        f"Your last answer cannot be used. {problem} "
+        "Answer again with the corrected JSON only: no explanation, no code fence."
+    )
+
+
+def _read(text: str) -> Json:
+    """Return the JSON value that the text is."""
+    too_deep = f"it is nested more than {MAX_DEPTH} levels deep"
+    try:
+        value: Json = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_number,
+            parse_constant=_constant,
+        )
+        # Half a surrogate pair, plain or escaped, is no text: neither library nor client could encode it.
+        json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        what = error.msg.removesuffix(" at")
+        raise _NotJsonError(f"{what} at line {error.lineno}, column {error.colno}") from error
+    except UnicodeEncodeError as error:
+        raise _NotJsonError("a string contains half of a surrogate pair") from error
+    except RecursionError as error:
+        raise _NotJsonError(too_deep) from error
+    if _is_deeper_than(MAX_DEPTH, value):
+        raise _NotJsonError(too_deep)
+    return value
+
+
+def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
+    members: JsonObject = {}
+    for name, value in pairs:
+        if name in members:
+            raise _NotJsonError(f"the key {_cut(json.dumps(name))} appears twice in one object")
+        members[name] = value
+    return members
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _NotJsonError(f"a number has more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise _NotJsonError(f"the number {_cut(digits)} is too large")
+    return number
+
+
+def _constant(name: str) -> Json:
+    raise _NotJsonError(f"{name} is not a JSON value")
+
+
+def _is_deeper_than(limit: int, value: Json) -> bool:
+    level: list[Json] = [value]
+    for _ in range(limit + 1):
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if not containers:
+            return False
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
+class _Search:
+    """Looks for the places where a value that does not match its schema goes wrong."""
+
+    def __init__(self, *, schema: JsonObject, draft: type[jsonschema_rs.Validator]) -> None:
+        self._schema = schema
+        self._draft = draft
+        self._registry = jsonschema_rs.Registry([(_ROOT, schema)])
+        self._own: dict[str, jsonschema_rs.Validator] = {}
+        self._whole: dict[str, jsonschema_rs.Validator] = {}
+
+    def problems(self, value: Json) -> list[str]:
+        """Return the first problems in the order of the value, one more than are told if there are more."""
+        found: list[str] = []
+        todo = [_Place(self._schema, "", value, "")]
+        for _ in range(MAX_SEARCHED):
+            if not todo or len(found) > MAX_PROBLEMS or len(self._own) + len(self._whole) > MAX_COMPILED:
+                break
+            place = todo.pop()
+            found += [_at(place, problem) for problem in self._own_problems(place)]
+            further = [*_members(place), *_branches(place, "allOf"), *self._referred(place)]
+            for keyword in ("anyOf", "oneOf"):
+                branches = list(_branches(place, keyword))
+                if branches and not any(map(self._matches, branches)):
+                    likely = list(filter(self._is_likely, branches))
+                    if len(likely) == 1:
+                        further += likely
+                    else:
+                        found.append(_at(place, f"the value matches none of {len(branches)} alternatives"))
+            todo.extend(reversed(further))
+        return found
+
+    def _own_problems(self, place: _Place) -> Iterator[str]:
+        """Yield what is wrong with the value itself, whatever is inside it."""
+        if place.schema is False:
+            yield "no value is allowed"
+        if isinstance(place.schema, dict):
+            if place.schema_pointer not in self._own:
+                self._own[place.schema_pointer] = self._draft(_own_part(place.schema), mask="the value")
+            for error in self._own[place.schema_pointer].iter_errors(place.value):
+                yield _cut(error.message)
+
+    def _matches(self, place: _Place) -> bool:
+        if place.schema_pointer not in self._whole:
+            reference = f"{_ROOT}#{quote(place.schema_pointer, safe='/~')}"
+            self._whole[place.schema_pointer] = self._draft(
+                {"$ref": reference}, registry=self._registry, offline=True, validate_formats=False
+            )
+        return self._whole[place.schema_pointer].is_valid(place.value)
+
+    def _is_likely(self, place: _Place) -> bool:
+        """Tell whether this alternative was meant: the value's type and fixed properties fit."""
+        schema = next((target.schema for target in self._referred(place)), place.schema)
+        return not isinstance(schema, dict) or self._draft(_marks(schema)).is_valid(place.value)
+
+    def _referred(self, place: _Place) -> Iterator[_Place]:
+        """Yield the same value with the schema that `$ref` points to in this document."""
+        reference = place.schema.get("$ref") if isinstance(place.schema, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return
+        pointer = unquote(reference[1:])
+        target: Json = self._schema
+        for step in pointer.split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(target, dict) and key in target:
+                target = target[key]
+            elif isinstance(target, list) and re.fullmatch("[0-9]{1,6}", key) and int(key) < len(target):
+                target = target[int(key)]
+            else:
+                return
+        yield place._replace(schema=target, schema_pointer=pointer)
+
+
+def _members(place: _Place) -> Iterator[_Place]:
+    """Yield what is inside the value, each with the schema that it must match."""
+    schema, value = place.schema, place.value
+    if not isinstance(schema, dict):
+        return
+    properties, others, items = (schema.get(key) for key in ("properties", "additionalProperties", "items"))
+    named = properties if isinstance(properties, dict) else {}
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if name in named:
+                yield _member(place, named[name], ("properties", name), member, name)
+            elif isinstance(others, dict) and "patternProperties" not in schema:
+                yield _member(place, others, ("additionalProperties",), member, name)
+    if isinstance(value, list) and isinstance(items, dict) and "prefixItems" not in schema:
+        for index, item in enumerate(value):
+            yield _member(place, items, ("items",), item, str(index))
+
+
+def _member(place: _Place, schema: Json, steps: tuple[str, ...], value: Json, name: str) -> _Place:
+    below = "".join(f"/{_escape(step)}" for step in steps)
+    return _Place(schema, f"{place.schema_pointer}{below}", value, f"{place.pointer}/{_escape(name)}")
+
+
+def _escape(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+def _branches(place: _Place, keyword: str) -> Iterator[_Place]:
+    """Yield the same value with each schema that `allOf`, `anyOf` or `oneOf` lists."""
+    listed = place.schema.get(keyword) if isinstance(place.schema, dict) else None
+    for index, schema in enumerate(listed if isinstance(listed, list) else ()):
+        yield place._replace(schema=schema, schema_pointer=f"{place.schema_pointer}/{keyword}/{index}")
+
+
+def _own_part(schema: JsonObject) -> JsonObject:
+    """Return the part of the schema that looks at one value only."""
+    part: JsonObject = {keyword: schema[keyword] for keyword in _OWN_KEYWORDS if keyword in schema}
+    if schema.get("additionalProperties") is False:
+        part["additionalProperties"] = False
+        for keyword in ("properties", "patternProperties"):
+            named = schema.get(keyword)
+            part[keyword] = dict.fromkeys(named, True) if isinstance(named, dict) else {}
+    return part
+
+
+def _marks(schema: JsonObject) -> JsonObject:
+    """Return the part of the schema by which one alternative is told from another."""
+    properties = schema.get("properties")
+    named = properties.items() if isinstance(properties, dict) else ()
+    fixed: JsonObject = {
+        name: {keyword: member[keyword] for keyword in ("enum", "const") if keyword in member}
+        for name, member in named
+        if isinstance(member, dict)
+    }
+    marks: JsonObject = {"properties": fixed}
+    return marks | {keyword: schema[keyword] for keyword in ("type", "enum", "const") if keyword in schema}
+
+
+def _at(place: _Place, problem: str) -> str:
+    where = json.dumps(place.pointer, ensure_ascii=False) if place.pointer else "the top level"
+    return f"at {where}, {problem}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_PROBLEM_CHARS else f"{text[:MAX_PROBLEM_CHARS]}..."

@@ -1,0 +1,61 @@
+"""What the edges must provide to the engine."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from turnbridge.turn.events import TurnEvent
+from turnbridge.turn.items import FilePart, Item
+from turnbridge.turn.models import Model
+from turnbridge.turn.request import TurnRequest
+
+
+class Conversation(Protocol):
+    """A thread in Codex that holds the request's history. Used by one request at a time."""
+
+    def run(self, items: Sequence[Item] = ()) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Add `items`, let the model answer, and yield its events in batches, the last of which ends in a `Terminal`.
+
+        Closing the iterator early interrupts the turn in Codex.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """Codex, as the engine sees it."""
+
+    def open(self, request: TurnRequest) -> AbstractAsyncContextManager[Conversation]:
+        """Start a thread that shows the model exactly the request's items; raises `GatewayError` if it cannot."""
+        ...
+
+    async def models(self) -> Sequence[Model]:
+        """Return the models that Codex offers; raises `GatewayError` while Codex is down."""
+        ...
+
+    async def default_model(self) -> str | None:
+        """Return the id of the model that the user's Codex configuration names."""
+        ...
+
+
+class MediaLoader(Protocol):
+    """Brings in what a request only points at. Every failure is a `RequestError` that names the part."""
+
+    async def image(self, url: str, *, param: str) -> str:
+        """Return the image behind an https URL as a data URL."""
+        ...
+
+    async def file_text(self, part: FilePart) -> str:
+        """Return the text of a file part."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Counts and cuts text as the model does."""
+
+    def count(self, text: str) -> int:
+        """Return how many tokens `text` has."""
+        ...
+
+    def cut(self, text: str, limit: int) -> str:
+        """Return the longest prefix of `text` that is whole characters and has at most `limit` of its tokens."""
+        ...

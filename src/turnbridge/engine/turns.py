@@ -1,0 +1,209 @@
+"""Runs one turn: brings in media, shows the model the request, ends the answer where the client wants, checks it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeAlias
+
+from turnbridge.engine.conformance import Conformance, repair_instruction
+from turnbridge.engine.limits import NARRATION, OutputLimit
+from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
+from turnbridge.turn.errors import GatewayError, OutputRejected
+from turnbridge.turn.events import (
+    MessageDone,
+    ReasoningDelta,
+    SummaryDelta,
+    Terminal,
+    TextDelta,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    TurnIncomplete,
+    Usage,
+)
+from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
+
+Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
+
+
+class TurnRunner:
+    """Runs turns on a backend. Closing the iterator of a run interrupts its turn in Codex."""
+
+    def __init__(self, backend: Backend, media: MediaLoader, tokenizer: Tokenizer) -> None:
+        self._backend = backend
+        self._media = media
+        self._tokenizer = tokenizer
+
+    async def run(self, request: TurnRequest) -> Batches:
+        """Yield the events of the turn in batches, the last of which ends in a `Terminal`; never raises `GatewayError`."""
+        try:
+            ready = replace(request, items=await self._ready_items(request))
+            async with self._backend.open(ready) as conversation:
+                async with aclosing(self._checked(conversation, ready)) as batches:
+                    async for batch in batches:
+                        yield batch
+        except GatewayError as error:
+            yield [TurnFailed(error)]
+
+    async def _ready_items(self, request: TurnRequest) -> tuple[Item, ...]:
+        """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
+        items = tuple([await self._ready_item(item) for item in request.items])
+        output = request.output
+        if isinstance(output, JsonOfSchema) and not output.enforced:
+            return (*items, _schema_message(output))
+        return items
+
+    async def _ready_item(self, item: Item) -> Item:
+        if isinstance(item, Message):
+            return replace(item, parts=await self._ready_parts(item.parts))
+        if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
+            return replace(item, output=await self._ready_parts(item.output))
+        return item
+
+    async def _ready_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        if all(isinstance(part, TextPart) for part in parts):
+            return parts
+        return tuple(await asyncio.gather(*(self._ready_part(part) for part in parts)))
+
+    async def _ready_part(self, part: Part) -> Part:
+        if isinstance(part, ImagePart) and not part.url.startswith("data:"):
+            return replace(part, url=await self._media.image(part.url, param=part.param))
+        if isinstance(part, FilePart):
+            return TextPart(text=await self._media.file_text(part))
+        return part
+
+    async def _checked(self, conversation: Conversation, request: TurnRequest) -> Batches:
+        """Yield an answer of the shape that the client asked for.
+
+        What a client has read cannot be taken back: a streamed answer that does not conform ends as failed, any other
+        is first given one chance to be repaired.
+        """
+        rule = _rule(request)
+        if rule is None:
+            async with aclosing(self._limited(conversation, request)) as batches:
+                async for batch in batches:
+                    yield batch
+            return
+        if request.streamed:
+            answer = _Answer()
+            async with aclosing(self._limited(conversation, request)) as batches:
+                async for batch in batches:
+                    answer.add(batch)
+                    problem = answer.problem(rule)
+                    yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
+            return
+        first = await self._whole(conversation, request)
+        problem = first.problem(rule)
+        if problem is None:
+            yield first.events
+            return
+        correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
+        second = await self._whole(conversation, request, (correction,))
+        problem = second.problem(rule)
+        usage = first.usage + second.usage
+        ending = replace(second.terminal, usage=usage) if problem is None else _rejected(problem, usage)
+        yield [*second.events[:-1], ending]
+
+    async def _whole(self, conversation: Conversation, request: TurnRequest, items: Sequence[Item] = ()) -> "_Answer":
+        answer = _Answer()
+        async with aclosing(self._limited(conversation, request, items)) as batches:
+            async for batch in batches:
+                answer.add(batch)
+        return answer
+
+    async def _limited(self, conversation: Conversation, request: TurnRequest, items: Sequence[Item] = ()) -> Batches:
+        """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there."""
+        limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer)
+        said: list[str] = []
+        async with aclosing(conversation.run(items)) as batches:
+            async for batch in batches:
+                gated = limit.feed(batch)
+                said += _texts(gated.events)
+                if gated.cut is not None:
+                    break
+                yield [self._counted(event, request, said) for event in gated.events]
+            else:
+                return
+        # Codex gives no count for a turn that was interrupted.
+        usage = self._estimate(request, said)
+        ending = TurnCompleted(usage) if gated.cut == "stop" else TurnIncomplete("max_output_tokens", usage)
+        yield [*gated.events, ending]
+
+    def _counted(self, event: TurnEvent, request: TurnRequest, said: list[str]) -> TurnEvent:
+        """Return the event with a count, if it is the end of an answer for which Codex has none."""
+        if isinstance(event, TurnIncomplete) and event.usage.estimated:
+            return replace(event, usage=self._estimate(request, said))
+        return event
+
+    def _estimate(self, request: TurnRequest, said: list[str]) -> Usage:
+        shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
+        return Usage(
+            input=self._tokenizer.count("\n".join(shown)),
+            output=self._tokenizer.count("".join(said)),
+            estimated=True,
+        )
+
+
+class _Answer:
+    """A turn's events, and what the model's answer among them says."""
+
+    def __init__(self) -> None:
+        self.events: list[TurnEvent] = []
+
+    def add(self, batch: Sequence[TurnEvent]) -> None:
+        self.events += batch
+
+    @property
+    def terminal(self) -> Terminal:
+        last = self.events[-1]
+        if not isinstance(last, TurnCompleted | TurnIncomplete | TurnFailed):
+            raise AssertionError("A turn's events end in a terminal one.")
+        return last
+
+    @property
+    def usage(self) -> Usage:
+        return self.terminal.usage
+
+    def problem(self, rule: Conformance) -> str | None:
+        """Return what is wrong with the answer, if it is complete."""
+        if not self.events or not isinstance(self.events[-1], TurnCompleted):
+            return None
+        spoken = (event for event in self.events if isinstance(event, MessageDone) and event.phase != NARRATION)
+        return rule.problem("".join(event.text for event in spoken))
+
+
+def _rule(request: TurnRequest) -> Conformance | None:
+    match request.output:
+        case PlainText():
+            return None
+        case AnyJsonObject():
+            return Conformance.for_object()
+        case JsonOfSchema(schema=schema):
+            return Conformance.for_schema(schema)
+
+
+def _rejected(problem: str, usage: Usage) -> TurnFailed:
+    return TurnFailed(OutputRejected(f"The model's answer does not conform to the requested format: {problem}"), usage)
+
+
+def _schema_message(output: JsonOfSchema) -> Message:
+    """Return the words for a schema that the provider would refuse to enforce (it is not of the strict subset)."""
+    about = f" ({output.description})" if output.description else ""
+    schema = json.dumps(output.schema, ensure_ascii=False)
+    text = f"Answer only with JSON named `{output.name}`{about} that conforms to this JSON Schema:\n{schema}"
+    return Message(role="developer", parts=(TextPart(text=text),))
+
+
+def _texts(events: Sequence[TurnEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, TextDelta | SummaryDelta | ReasoningDelta)]
+
+
+def _text_of(item: Item) -> str:
+    if isinstance(item, Message):
+        return "".join(part.text for part in item.parts if isinstance(part, TextPart))
+    if isinstance(item, FunctionCallOutput) and isinstance(item.output, str):
+        return item.output
+    return ""

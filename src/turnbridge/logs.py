@@ -1,0 +1,105 @@
+"""How the gateway logs: one JSON object a line on stderr, or a readable form for a person at a terminal.
+
+Our own events come through structlog; what libraries log comes through the standard library's root logger.
+Both end in the same form. Secrets are removed by the name they are logged under, and tracebacks never show
+local variables.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+SECRET_NAME = re.compile(
+    r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credential|private[-_]?key|bearer|token$",
+    re.IGNORECASE,
+)
+"""Names whose values are secrets. `token` only at the end: `input_tokens` is a count."""
+
+REDACTED = "[redacted]"
+
+REMEMBERED_NAMES = 1024
+"""Log fields are few and always the same; the bound is for names that come from data."""
+
+SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
+
+
+def configure_logging(level: str = "info", *, json: bool | None = None) -> None:
+    """Send all logs to stderr from `level` up, as JSON unless stderr is a terminal (`json` overrides that).
+
+    Give uvicorn `log_config=None`, or it puts its own handlers back.
+    """
+    threshold = logging.getLevelNamesMapping().get(level.upper())
+    if threshold is None:
+        raise ValueError(f"Unknown log level {level!r}: use debug, info, warning, error or critical.")
+    as_json = not sys.stderr.isatty() if json is None else json
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    finish = _finish(as_json)
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, stamp, *finish],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, stamp],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish],
+    )
+    _route_standard_logging(formatter, threshold)
+
+
+def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace the value of every field, at any depth, whose name says that it is a secret."""
+    return {name: _redacted(name, value) for name, value in event.items()}
+
+
+def _redacted(name: str, value: object) -> object:
+    return REDACTED if value is not None and _names_a_secret(name) else _clean(value)
+
+
+def _clean(value: object) -> object:
+    # Nearly every field is one of these, and asking an abstract class is slow.
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _redacted(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_clean(inner) for inner in value]
+    if isinstance(value, tuple):
+        # Still a tuple, for one of them is `exc_info`.
+        return tuple(_clean(inner) for inner in value)
+    return value
+
+
+@lru_cache(maxsize=REMEMBERED_NAMES)
+def _names_a_secret(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
+
+
+def _finish(as_json: bool) -> list[Processor]:
+    if as_json:
+        return [redact, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    # The console's default traceback prints local variables, which hold prompts and keys.
+    return [redact, structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _route_standard_logging(formatter: logging.Formatter, threshold: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    # Below warnings, HTTP libraries log whole URLs and headers, which may carry secrets.
+    root.setLevel(max(threshold, logging.WARNING))
+    for name in SERVER_LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = True
+        logger.setLevel(threshold)
+    # The gateway writes its own access lines; without a handler uvicorn does not even format its own.
+    access = logging.getLogger("uvicorn.access")
+    access.handlers = []
+    access.propagate = False

@@ -1,0 +1,77 @@
+"""Which network addresses the gateway may reach on behalf of a client, and how a name becomes addresses.
+
+The rule is written out instead of asking `ipaddress.is_global`: that answer changes between versions of
+Python, calls multicast global, and does not look inside the IPv6 addresses that carry an IPv4 one.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import NamedTuple, TypeAlias
+
+IpAddress: TypeAlias = IPv4Address | IPv6Address
+
+
+class Endpoint(NamedTuple):
+    """Where a connection goes."""
+
+    address: IpAddress
+    port: int
+
+
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[Endpoint]]]
+"""Turns a host name and a port into endpoints; raises OSError or UnicodeError when the name has none."""
+
+AddressCheck: TypeAlias = Callable[[IpAddress], bool]
+"""Says whether an address may be reached."""
+
+# IANA's special-purpose registry of IPv4, multicast and the reserved class E.
+_SPECIAL_V4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+        ),
+    )
+)
+
+# Outside of it nothing is assigned for hosts of the public internet.
+_GLOBAL_UNICAST_V6 = IPv6Network("2000::/3")
+
+# Inside of it: IETF protocols (Teredo too), documentation, 6to4. Teredo and 6to4 are dead tunnels to IPv4.
+_SPECIAL_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+
+# How IPv6-only networks reach IPv4 hosts: the last 32 bits are the real destination.
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+def is_public(address: IpAddress) -> bool:
+    """Tell whether the address belongs to a host on the public internet."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _SPECIAL_V4)
+    if address.ipv4_mapped is not None:
+        return is_public(address.ipv4_mapped)
+    if address in _NAT64:
+        return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
+    return address in _GLOBAL_UNICAST_V6 and not any(address in network for network in _SPECIAL_V6)
+
+
+async def resolve(host: str, port: int) -> Sequence[Endpoint]:
+    """Return what the system's resolver knows about the name."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [Endpoint(ip_address(sockaddr[0]), port) for *_, sockaddr in found]

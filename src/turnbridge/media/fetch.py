@@ -1,0 +1,200 @@
+"""A GET over https that only reaches public hosts; what the bytes are is not known here.
+
+The host name is resolved once per request, every address is checked, and the connection goes to a checked
+address, so a name server that changes its answer gains nothing. TLS still verifies the host name. A redirect
+is a request like any other.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urljoin, urlsplit
+
+import httpcore2
+
+from turnbridge.media.addresses import AddressCheck, Endpoint, Resolver
+from turnbridge.turn.images import IMAGE_SIZE_LIMIT
+
+HTTPS_PORT = 443
+"""The only port: public files need no other, and other ports are where internal services listen."""
+
+CONNECT_SECONDS = 3.0
+"""For one address, so that a dead one leaves time for the next."""
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+_HEADERS = [(b"accept", b"*/*"), (b"accept-encoding", b"identity"), (b"user-agent", b"turnbridge")]
+
+_INVALID_URL = "It, or what it redirects to, is not a valid URL. Correct it."
+
+# A name in ASCII, an IPv4 address, or what stands between the brackets of an IPv6 address.
+_HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+
+# What a URL may hold as it is, with `%` so that nothing is escaped twice.
+_URL_SAFE = "%/:?@!$&'()*+,;=~"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """How much of the gateway one URL may use; the size is the same for images and files."""
+
+    size: int = IMAGE_SIZE_LIMIT
+    seconds: float = 10.0
+    """For everything: names, connections, redirects and the body."""
+    redirects: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What a URL led to."""
+
+    data: bytes
+    content_type: str | None
+
+
+class FetchFailed(Exception):
+    """Nothing was fetched; the text says why, and what to do, without naming any address."""
+
+
+class FetchTooLarge(FetchFailed):
+    """The body exceeds the limit."""
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens TCP connections to checked addresses only."""
+
+    def __init__(self, resolver: Resolver, allowed: AddressCheck) -> None:
+        self._resolver = resolver
+        self._allowed = allowed
+        self._network = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the base class defines it
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to the first address of the host that answers, if all of its addresses are allowed."""
+        for endpoint in await self._checked_endpoints(host, port):
+            try:
+                return await self._network.connect_tcp(
+                    str(endpoint.address), endpoint.port, timeout, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue  # the next address is the remedy; after the last one the failure is told below
+        raise FetchFailed("Its host does not answer. Check the URL, or send the content itself.")
+
+    async def _checked_endpoints(self, host: str, port: int) -> Sequence[Endpoint]:
+        try:
+            endpoints = await self._resolver(host, port)
+        except (OSError, UnicodeError):
+            endpoints = []
+        # One text for both cases: telling them apart would reveal which internal names exist.
+        if not endpoints or not all(self._allowed(endpoint.address) for endpoint in endpoints):
+            raise FetchFailed("Its host is not on the public internet. Use a public host, or send the content itself.")
+        return endpoints
+
+
+class GuardedFetcher:
+    """Fetches https URLs from public hosts, directly: proxies named in the environment are not used."""
+
+    def __init__(
+        self, *, limits: FetchLimits, resolver: Resolver, allowed: AddressCheck, ssl_context: ssl.SSLContext
+    ) -> None:
+        self._limits = limits
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=ssl_context,
+            max_connections=None,
+            # No connection is kept: each request resolves and checks its host anew.
+            max_keepalive_connections=0,
+            network_backend=GuardedBackend(resolver, allowed),
+        )
+
+    async def aclose(self) -> None:
+        """Close what is still open."""
+        await self._pool.aclose()
+
+    async def get(self, url: str) -> Fetched:
+        """Return what the URL leads to, within the limits."""
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await self._follow(url)
+        except (TimeoutError, httpcore2.TimeoutException) as error:
+            limit = f"The limit is {self._limits.seconds:g} seconds"
+            raise FetchFailed(f"Its host is too slow. {limit}: send the content itself.") from error
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
+            # The pool cuts the chain of causes, but the first error stays inside.
+            if isinstance(error.args[0] if error.args else None, ssl.SSLCertVerificationError):
+                raise FetchFailed("The certificate of its host is not valid. Use another host.") from error
+            raise FetchFailed("The connection failed. Try again, or send the content itself.") from error
+
+    async def _follow(self, url: str) -> Fetched:
+        for _ in range(self._limits.redirects + 1):
+            answer = await self._ask(url)
+            if isinstance(answer, Fetched):
+                return answer
+            url = answer
+        raise FetchFailed(f"It redirects more than {self._limits.redirects} times. Use the final URL.")
+
+    async def _ask(self, url: str) -> Fetched | str:
+        """Return what is there, or the URL to go on with."""
+        target = parse_url(url)
+        host = b"[%b]" % target.host if b":" in target.host else target.host
+        async with self._pool.stream(
+            "GET",
+            target,
+            headers=[(b"host", host), *_HEADERS],
+            extensions={"timeout": {"connect": CONNECT_SECONDS}},
+        ) as response:
+            headers = {name.lower(): value.decode("utf-8", "replace") for name, value in response.headers}
+            if response.status in _REDIRECTS and b"location" in headers:
+                return _joined(url, headers[b"location"])
+            if response.status != 200:
+                raise FetchFailed(f"Its host answered with status {response.status}. Check the URL.")
+            if headers.get(b"content-encoding", "identity").lower() != "identity":
+                raise FetchFailed("Its host insists on compressing the answer. Send the content itself.")
+            return Fetched(data=await self._body(response), content_type=headers.get(b"content-type"))
+
+    async def _body(self, response: httpcore2.Response) -> bytes:
+        body = bytearray()
+        async for chunk in response.aiter_stream():
+            body += chunk
+            if len(body) > self._limits.size:
+                raise FetchTooLarge(f"It leads to more than {self._limits.size / 2**20:g} MB. Send less.")
+        return bytes(body)
+
+
+def parse_url(url: str) -> httpcore2.URL:
+    """Return the URL to request, whose host is exactly the one to resolve and to verify."""
+    try:
+        # Python would drop line breaks silently, and two readers of one URL must not see two hosts.
+        if not url.isprintable():
+            raise FetchFailed(_INVALID_URL)
+        parts = urlsplit(url)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode("ascii")
+        target = quote(parts.path or "/", safe=_URL_SAFE)
+        if parts.query:
+            target += "?" + quote(parts.query, safe=_URL_SAFE)
+    except ValueError as error:
+        raise FetchFailed(_INVALID_URL) from error
+    if parts.scheme != "https":
+        raise FetchFailed("Only https URLs are fetched. Use https, or send the content itself.")
+    if "@" in parts.netloc:
+        raise FetchFailed("A user name or password in a URL is not accepted. Remove it.")
+    if not _HOST.fullmatch(host):
+        raise FetchFailed(_INVALID_URL)
+    if port not in (None, HTTPS_PORT):
+        raise FetchFailed(f"Only port {HTTPS_PORT} is reached. Use it, or send the content itself.")
+    return httpcore2.URL(scheme="https", host=host, port=HTTPS_PORT, target=target)
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise FetchFailed(_INVALID_URL) from error

@@ -1,0 +1,144 @@
+"""Every knob, in one place: from the environment, or from a TOML file under the same names."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+from pydantic import Field, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+# Whoever sets a variable with such a name means us; a typo in it must not pass unnoticed.
+OUR_PREFIXES = ("PROXY_", "WORKER_")
+CONFIG_VARIABLE = "PROXY_CONFIG"
+
+
+class Settings(BaseSettings):
+    """The operator's choices. An empty variable is an unset one."""
+
+    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", case_sensitive=True)
+
+    host: str = Field("127.0.0.1", alias="PROXY_HOST", description="Address to listen on.")
+    port: int = Field(11435, alias="PORT", ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    api_key: str | None = Field(
+        None,
+        alias="PROXY_API_KEY",
+        description="The key that clients send. Without it, one is made at the first start and kept in the data directory.",
+    )
+    data_dir: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("turnbridge", appauthor=False)),
+        alias="PROXY_DATA_DIR",
+        description="Where the gateway keeps its key and its own Codex home. Default: the user's data directory.",
+    )
+    codex_bin: Path | None = Field(
+        None, alias="CODEX_BIN", description="The `codex` program. Default: the one installed with Turnbridge."
+    )
+    codex_home: Path = Field(
+        default_factory=lambda: Path.home() / ".codex",
+        alias="CODEX_HOME",
+        description="The user's Codex home, whose login and models are used; nothing of ours is written there.",
+    )
+    codex_model: str | None = Field(
+        None, alias="CODEX_MODEL", description="The default model. Default: the one in the user's Codex configuration."
+    )
+    model_aliases: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict,
+        alias="PROXY_MODEL_ALIASES",
+        description="Names of your own for models, as `gpt-4o=gpt-5.5,fast=gpt-5.5-low`, or a table in the TOML file.",
+    )
+    strict_params: bool = Field(
+        False,
+        alias="PROXY_STRICT_PARAMS",
+        description="Refuse parameters that cannot be honoured, instead of naming them in `x-turnbridge-ignored`.",
+    )
+    stream_hold_ms: int = Field(
+        3000,
+        alias="PROXY_STREAM_HOLD_MS",
+        ge=0,
+        description="How long a stream's headers wait for output, so that an early failure is an HTTP status.",
+    )
+    max_body_mb: float = Field(16, alias="PROXY_MAX_BODY_MB", gt=0, description="Largest request body, in MB.")
+    cors_allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        alias="PROXY_CORS_ALLOWED_ORIGINS",
+        description="Web origins allowed besides loopback and `app://obsidian.md`, separated by commas; `*` for any.",
+    )
+    metrics_token: str | None = Field(
+        None, alias="PROXY_METRICS_TOKEN", description="Lets `/metrics` be read from elsewhere, as a bearer token."
+    )
+    log_level: str = Field(
+        "info", alias="PROXY_LOG_LEVEL", description="`debug`, `info`, `warning`, `error` or `critical`."
+    )
+
+    @field_validator("model_aliases", mode="before")
+    @classmethod
+    def _pairs(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+        if any(not (name.strip() and target.strip()) for name, _, target in pairs):
+            raise ValueError("expected `name=model,name=model`")
+        return {name.strip(): target.strip() for name, _, target in pairs}
+
+    @field_validator("cors_allowed_origins", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("data_dir", "codex_home", "codex_bin")
+    @classmethod
+    def _expanded(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value is not None else None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the command line win over the environment, and that over the file."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=config_file(os.environ))
+
+
+def load_settings(**chosen: object) -> Settings:
+    """Return the settings; what is chosen here, by its name, wins over the environment and the file."""
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return Settings(**given)  # type: ignore[arg-type]  # pydantic itself checks them
+
+
+def config_file(environment: Mapping[str, str]) -> Path:
+    """Return where the TOML file is looked for; it need not exist."""
+    chosen = environment.get(CONFIG_VARIABLE)
+    return Path(chosen) if chosen else Path(platformdirs.user_config_dir("turnbridge", appauthor=False)) / "config.toml"
+
+
+def known_names() -> list[str]:
+    """Return the name of every setting."""
+    return [str(field.alias) for field in Settings.model_fields.values()]
+
+
+def complaints(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each variable that looks like a setting of ours and is none."""
+    known = [*known_names(), CONFIG_VARIABLE]
+    return [
+        _complaint(name, known)
+        for name, value in sorted(environment.items())
+        if value and name.startswith(OUR_PREFIXES) and name not in known
+    ]
+
+
+def _complaint(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"{name} is set, but there is no such setting." + (f" Did you mean {near[0]}?" if near else "")

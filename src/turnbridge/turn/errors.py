@@ -1,0 +1,150 @@
+"""What can go wrong with a turn, and whose fault it is.
+
+GatewayError
+├── RequestError            the client's request cannot be served as it stands
+│   ├── InvalidRequest      a field is wrong, missing or cannot be carried
+│   ├── RequestTooLarge     the body exceeds the limit
+│   ├── ModelNotFound       no such model
+│   ├── NotFound            no such route or object
+│   ├── MethodNotAllowed    the route exists, the verb does not
+│   ├── InvalidApiKey       the gateway's own key is missing or wrong
+│   ├── ContextTooLong      the input exceeds the model's context window
+│   └── PolicyRefusal       the provider refuses the content
+├── LoginRequired           Codex itself is not logged in, or its login was rejected
+├── RateLimited             too fast: try again later
+├── QuotaExhausted          the plan or budget is used up
+├── OutputRejected          the model's answer does not meet what the client asked for
+├── UpstreamFailed          the provider failed
+│   └── UpstreamOverloaded  the provider is at capacity
+├── BackendUnavailable      no Codex process can take the turn
+├── TurnTimeout             the turn took longer than it may
+└── InternalFault           our own defect
+
+No HTTP number stands here: `wire.openai_errors` holds the one table that turns these into statuses.
+"""
+
+from typing import ClassVar
+
+
+class GatewayError(Exception):
+    """A failure that may be told to the client; `message` never holds a secret."""
+
+    code: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.error_code = code if code is not None else self.code
+        self.param = param
+        self.retry_after = retry_after
+
+
+class RequestError(GatewayError):
+    """The client's request cannot be served as it stands."""
+
+
+class InvalidRequest(RequestError):
+    """A field of the request is wrong, missing, or cannot be carried."""
+
+
+class RequestTooLarge(RequestError):
+    """The body, or something it refers to, exceeds a limit."""
+
+    code = "request_too_large"
+
+
+class ModelNotFound(RequestError):
+    """The model id is neither Codex's nor an alias."""
+
+    code = "model_not_found"
+
+
+class NotFound(RequestError):
+    """There is no such route or object."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(RequestError):
+    """The route exists, but not with this verb."""
+
+    code = "method_not_allowed"
+
+
+class InvalidApiKey(RequestError):
+    """The gateway's own key is missing or wrong."""
+
+    code = "invalid_api_key"
+
+
+class ContextTooLong(RequestError):
+    """The input exceeds the model's context window."""
+
+    code = "context_length_exceeded"
+
+
+class PolicyRefusal(RequestError):
+    """The provider refuses the content of the request."""
+
+    code = "content_policy_violation"
+
+
+class LoginRequired(GatewayError):
+    """Codex is not logged in, or the provider rejected its login."""
+
+    code = "codex_login_required"
+
+
+class RateLimited(GatewayError):
+    """Too many requests for now."""
+
+    code = "rate_limit_exceeded"
+
+
+class QuotaExhausted(GatewayError):
+    """The plan, credits or budget behind Codex are used up."""
+
+    code = "insufficient_quota"
+
+
+class OutputRejected(GatewayError):
+    """The model answered, and paid quota for it, but not in the shape that the client asked for."""
+
+    code = "invalid_structured_output"
+
+
+class UpstreamFailed(GatewayError):
+    """The provider behind Codex failed."""
+
+    code = "upstream_error"
+
+
+class UpstreamOverloaded(UpstreamFailed):
+    """The provider behind Codex is at capacity."""
+
+    code = "server_is_overloaded"
+
+
+class BackendUnavailable(GatewayError):
+    """No Codex process can take the turn now."""
+
+    code = "backend_unavailable"
+
+
+class TurnTimeout(GatewayError):
+    """The turn took longer than it may."""
+
+    code = "turn_timeout"
+
+
+class InternalFault(GatewayError):
+    """A defect of the gateway; the log has the details."""
+
+    code = "internal_error"

@@ -1,0 +1,126 @@
+"""What a turn reports while it runs: a closed union.
+
+Every stream of events ends in exactly one `Terminal`. A message or thought that is still open then was cut off there:
+its text is the concatenation of its deltas so far.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.items import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one or several model calls."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+    """True if the gateway cut the turn off and had to count itself."""
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input=self.input + other.input,
+            cached=self.cached + other.cached,
+            output=self.output + other.output,
+            reasoning=self.reasoning + other.reasoning,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStarted:
+    """The model begins to say something; `phase` tells narration (`commentary`) from the answer."""
+
+    item_id: str
+    phase: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """The next piece of a message; never empty."""
+
+    item_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDone:
+    """The message is whole: `text` is the concatenation of its deltas."""
+
+    item_id: str
+    phase: str | None
+    text: str
+    annotations: tuple[JsonObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningStarted:
+    """The model begins to think."""
+
+    item_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryDelta:
+    """The next piece of part `index` of the reasoning summary; never empty."""
+
+    item_id: str
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """The next piece of the reasoning's own text, which only open models show; never empty."""
+
+    item_id: str
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDone:
+    """The thought is whole: summary and content are the concatenations of their deltas."""
+
+    item_id: str
+    summary: tuple[str, ...]
+    content: tuple[str, ...]
+    encrypted: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCompleted:
+    """The model has said all it wanted, or the client's stop sequence ended it."""
+
+    usage: Usage
+
+
+IncompleteReason: TypeAlias = Literal["max_output_tokens", "content_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnIncomplete:
+    """The answer was cut off, as the client asked or by the provider."""
+
+    reason: IncompleteReason
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed:
+    """The turn ended in an error; whatever was reported before stands."""
+
+    error: GatewayError
+    usage: Usage = Usage()
+
+
+Terminal: TypeAlias = TurnCompleted | TurnIncomplete | TurnFailed
+ItemEvent: TypeAlias = (
+    MessageStarted | TextDelta | MessageDone | ReasoningStarted | SummaryDelta | ReasoningDelta | ReasoningDone
+)
+TurnEvent: TypeAlias = ItemEvent | Terminal

@@ -1,0 +1,96 @@
+"""The pieces of a conversation as the model sees them: messages, reasoning, calls and their outputs.
+
+Both client APIs decode into these, and Codex's raw items are encoded from them: nothing is flattened to text.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+else:
+    # Libraries that read annotations at run time cannot follow an alias that names itself.
+    Json = Any
+JsonObject: TypeAlias = dict[str, Json]
+
+Role = Literal["user", "assistant", "developer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """A run of text inside a message or a tool's output."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePart:
+    """An image, by data URL or by https URL until the gateway has fetched it."""
+
+    url: str
+    detail: str | None = None
+    param: str
+    """Where the client wrote it, such as `input[0].content[1]`, so that an error can name it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A file that the gateway turns into text before the turn starts; exactly one of `data` and `url` is set."""
+
+    filename: str | None
+    mime_type: str | None
+    data: bytes | None = None
+    url: str | None = None
+    param: str
+
+
+Part: TypeAlias = TextPart | ImagePart | FilePart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Something said by the user, the assistant or the developer (also `system`, which Codex would drop)."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    phase: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning:
+    """The model's own reasoning, given back so that it can go on from it."""
+
+    id: str | None
+    summary: tuple[str, ...]
+    content: tuple[str, ...] | None
+    encrypted: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCall:
+    """A call that the model made in an earlier turn."""
+
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCallOutput:
+    """What the client's function answered."""
+
+    call_id: str
+    output: str | tuple[Part, ...]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawItem:
+    """An item that the gateway passes on without looking inside, such as `custom_tool_call`."""
+
+    item: JsonObject
+
+
+Item: TypeAlias = Message | Reasoning | FunctionCall | FunctionCallOutput | RawItem

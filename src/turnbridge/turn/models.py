@@ -1,0 +1,20 @@
+"""A model as Codex describes it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model of Codex's catalogue, with its true limits."""
+
+    id: str
+    display_name: str
+    description: str
+    efforts: tuple[str, ...]
+    default_effort: str | None
+    context_window: int | None
+    max_context_window: int | None
+    modalities: tuple[str, ...]
+    service_tiers: tuple[str, ...]
+    hidden: bool
+    is_default: bool

@@ -1,0 +1,77 @@
+"""The application: its routes, each with and without `/v1`, inside the ingress."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp
+
+from turnbridge.turn.items import JsonObject
+from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation, Models
+from turnbridge.web.ingress import wrap
+from turnbridge.web.metrics import Metrics, metrics_endpoint
+from turnbridge.web.turns import USAGE_HEADER
+from turnbridge.wire.model_list import model_list, model_object
+
+Endpoint = Callable[[Request], object]
+
+
+def build_app(
+    generation: Generation,
+    models: Models,
+    *,
+    problem: Callable[[], str | None],
+    api_key: str,
+    metrics: Metrics,
+    metrics_token: str | None,
+    allowed_origins: Iterable[str],
+) -> ASGIApp:
+    """Return the whole HTTP side; `problem` says why turns cannot be run now, if they cannot."""
+
+    async def list_models(_: Request) -> Response:
+        catalog = await models.catalog()
+        listed = [model_object(model) for model in catalog.listed()]
+        aliases = [model_object(catalog.resolve(name).model, name=name) for name in catalog.alias_names()]
+        return _json(model_list([*listed, *aliases]))
+
+    async def get_model(request: Request) -> Response:
+        name = request.path_params["model"]
+        return _json(model_object((await models.catalog()).resolve(name).model, name=name))
+
+    async def alive(_: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def ready(_: Request) -> Response:
+        reason = problem()
+        if reason is None:
+            return _json({"status": "ready"})
+        return _json({"status": "not_ready", "reason": reason}, status=503)
+
+    routes = [
+        *_both("/chat/completions", generation.chat, "POST"),
+        *_both("/responses", generation.responses, "POST"),
+        *_both("/models", list_models, "GET"),
+        *_both("/models/{model:path}", get_model, "GET"),
+        Route("/healthz", alive),
+        Route("/livez", alive),
+        Route("/readyz", ready),
+        Route("/metrics", metrics_endpoint(metrics, token=metrics_token)),
+    ]
+    return wrap(
+        Router(routes),
+        api_key=api_key,
+        metrics=metrics,
+        allowed_origins=allowed_origins,
+        exposed_headers=(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER),
+    )
+
+
+def _both(path: str, endpoint: Endpoint, method: str) -> list[Route]:
+    """Return a route twice: clients differ in whether their base URL ends in `/v1`."""
+    return [Route(f"/v1{path}", endpoint, methods=[method]), Route(path, endpoint, methods=[method])]
+
+
+def _json(body: JsonObject, *, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")

@@ -1,0 +1,271 @@
+"""What happens to every request around its handler: identity, observation, errors, origins, the key.
+
+`wrap` puts the layers around the router. They are plain ASGI, so a stream passes through untouched, and only
+the outermost one looks at what is sent: the others leave the headers they want in the `RequestContext`.
+"""
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import NamedTuple
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from turnbridge.turn.errors import (
+    GatewayError,
+    InternalFault,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    RequestTooLarge,
+)
+from turnbridge.turn.items import JsonObject
+from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
+from turnbridge.web.auth import RequireKey, header_value
+from turnbridge.web.cors import AllowOrigins
+from turnbridge.web.metrics import OTHER, Metrics
+from turnbridge.wire.openai_errors import error_headers, error_object, status_of
+
+OPEN_PATHS = ("/healthz", "/readyz", "/livez", "/metrics")
+"""Served without the key: probes say nothing but a state, and the metrics have their own rule."""
+
+SANE_REQUEST_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
+"""Printable ASCII, at most 128 characters: safe to echo in a header and to write in a log."""
+
+PATH_ECHO_LIMIT = 200
+"""The 404 repeats the path, since a wrong base URL is its usual cause; no path of ours is this long."""
+
+BYTES_PER_MB = 1024 * 1024
+
+POLICY_VIOLATION = 1008
+"""WebSocket close code: the gateway serves none, and an upgrade must not get round the key."""
+
+
+def wrap(
+    router: Router,
+    *,
+    api_key: str,
+    metrics: Metrics,
+    allowed_origins: Iterable[str] = (),
+    exposed_headers: Iterable[str] = (),
+    clock: Callable[[], float] = time.perf_counter,
+) -> ASGIApp:
+    """Return `router` inside the layers, from the key (innermost) to the observer (outermost).
+
+    A bare router, because a Starlette application would answer errors itself before these layers see them.
+    """
+    routes = RouteTable(router.routes)
+    app: ASGIApp = RequireKey(router, api_key=api_key, open_paths=OPEN_PATHS)
+    app = AllowOrigins(app, origins=allowed_origins, exposed_headers=exposed_headers)
+    app = AnswerErrors(app, routes=routes)
+    serve = Observe(app, routes=routes, metrics=metrics, clock=clock)
+
+    async def ingress(scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await serve(scope, receive, send)
+            case "lifespan":
+                await router(scope, receive, send)
+            case _:
+                await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+
+    return ingress
+
+
+async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int) -> bytes:
+    """Return the request's body; raise Starlette's `ClientDisconnect` if the client leaves before its end."""
+    encoding = (header_value(scope, b"content-encoding") or b"identity").decode("latin-1").strip().lower()
+    if encoding != "identity":
+        raise InvalidRequest(
+            f"A body with 'Content-Encoding: {encoding}' cannot be read here. Send it uncompressed.",
+            code="unsupported_content_encoding",
+        )
+    announced = header_value(scope, b"content-length") or b""
+    if announced.isdigit() and int(announced) > limit_bytes:
+        raise _too_large(limit_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit_bytes:
+            raise _too_large(limit_bytes)
+        chunks.append(chunk)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def _too_large(limit_bytes: int) -> RequestTooLarge:
+    return RequestTooLarge(
+        f"The request body is larger than the {limit_bytes / BYTES_PER_MB:g} MB that this server takes. "
+        "Send less, or raise PROXY_MAX_BODY_MB on the server."
+    )
+
+
+class RouteTable:
+    """The router's templates: the only names under which requests are logged and counted."""
+
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+        self._methods: dict[str, set[str]] = {}
+        self._patterns: list[tuple[re.Pattern[str], str]] = []
+        for route in routes:
+            if isinstance(route, Route):
+                self._methods.setdefault(route.path_format, set()).update(route.methods or ())
+                if route.param_convertors:
+                    self._patterns.append((route.path_regex, route.path_format))
+
+    def template_of(self, path: str) -> str:
+        """Return the template that `path` belongs to, or `other`."""
+        if path in self._methods and "{" not in path:
+            return path
+        return next((template for pattern, template in self._patterns if pattern.match(path)), OTHER)
+
+    def methods_of(self, template: str) -> list[str]:
+        """Return the verbs that `template` is served with."""
+        return sorted(self._methods.get(template, ()))
+
+
+class Observe:
+    """Gives each request its id and its record, and logs and counts it when it ends, however it ends."""
+
+    def __init__(self, app: ASGIApp, *, routes: RouteTable, metrics: Metrics, clock: Callable[[], float]) -> None:
+        self._app = app
+        self._routes = routes
+        self._metrics = metrics
+        self._clock = clock
+        self._log = structlog.get_logger()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request under observation."""
+        context = self._context_for(scope)
+        scope[CONTEXT_KEY] = context
+
+        async def watched_receive() -> Message:
+            message = await receive()
+            # Servers also say "disconnect" to whoever still listens after a complete response.
+            if message["type"] == "http.disconnect" and not context.complete:
+                context.client_gone = True
+            return message
+
+        async def watched_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                context.status = message["status"]
+                context.first_byte_at = self._clock()
+                message = {**message, "headers": [*message.get("headers", ()), *context.response_headers]}
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                context.complete = True
+
+        self._metrics.request_began()
+        try:
+            await self._app(scope, watched_receive, watched_send)
+        finally:
+            ended_at = self._clock()
+            outcome = context.outcome()
+            self._metrics.request_ended(context, outcome=outcome, ended_at=ended_at)
+            log_request(self._log, context, outcome=outcome, ended_at=ended_at)
+
+    def _context_for(self, scope: Scope) -> RequestContext:
+        request_id = header_value(scope, b"x-request-id") or b""
+        if not SANE_REQUEST_ID.fullmatch(request_id):
+            request_id = f"req_{secrets.token_hex(16)}".encode()
+        return RequestContext(
+            request_id=request_id.decode("ascii"),
+            method=scope["method"],
+            route=self._routes.template_of(scope["path"]),
+            clock=self._clock,
+            started_at=self._clock(),
+            response_headers=[(b"x-request-id", request_id)],
+        )
+
+
+class ErrorAnswer(NamedTuple):
+    """An error as it is told to a client."""
+
+    status: int
+    headers: dict[str, str]
+    error: JsonObject
+
+
+class AnswerErrors:
+    """Turns whatever is raised before the response began into OpenAI's error object."""
+
+    def __init__(self, app: ASGIApp, *, routes: RouteTable) -> None:
+        self._app = app
+        self._routes = routes
+        self._log = structlog.get_logger()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request; nothing but a cancellation is raised."""
+        context = context_of(scope)
+        # Starlette's router raises its 404 and 405 only inside an application; else it answers in plain text.
+        scope["app"] = self
+        try:
+            await self._app(scope, receive, send)
+        except ClientDisconnect:
+            context.client_gone = True
+        except (GatewayError, HTTPException) as error:
+            if context.status is not None:
+                self._log.warning("error_after_response_began", request_id=context.request_id, exc_info=error)
+            await _answer(self._translated(error, scope), context, send)
+        # The last resort: whatever the defect, the client must get an answer and the log its cause.
+        except Exception:  # noqa: BLE001
+            self._log.exception("unexpected_fault", request_id=context.request_id, route=context.route)
+            fault = InternalFault(
+                "The gateway failed by a defect of its own. Try again; if that does not help, "
+                f"look for the request id {context.request_id} in the gateway's log."
+            )
+            await _answer(_shaped(fault), context, send)
+
+    def _translated(self, error: GatewayError | HTTPException, scope: Scope) -> ErrorAnswer:
+        if isinstance(error, GatewayError):
+            return _shaped(error)
+        context = context_of(scope)
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            allow = ", ".join(self._routes.methods_of(context.route))
+            message = f"{context.method} is not allowed on {context.route}. Allowed: {allow}."
+            return _shaped(MethodNotAllowed(message))._replace(headers={"allow": allow})
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            url = f"{context.method} {scope['path'][:PATH_ECHO_LIMIT]}"
+            return _shaped(NotFound(f"Invalid URL ({url}). The base URL of this API ends in /v1."))
+        status = HTTPStatus(error.status_code)
+        at_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return ErrorAnswer(
+            status=status,
+            headers=dict(error.headers or {}),
+            error={
+                "message": error.detail,
+                "type": "server_error" if at_fault else "invalid_request_error",
+                "param": None,
+                "code": status.name.lower(),
+            },
+        )
+
+
+def _shaped(error: GatewayError) -> ErrorAnswer:
+    return ErrorAnswer(status=status_of(error), headers=error_headers(error), error=error_object(error))
+
+
+async def _answer(answer: ErrorAnswer, context: RequestContext, send: Send) -> None:
+    if context.complete:
+        return
+    code = answer.error["code"]
+    context.error_code = code if isinstance(code, str) else None
+    if context.status is not None:
+        return
+    body = msgspec.json.encode({"error": answer.error})
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **answer.headers}
+    raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw_headers})
+    await send({"type": "http.response.body", "body": b"" if context.method == "HEAD" else body})

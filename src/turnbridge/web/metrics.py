@@ -1,0 +1,139 @@
+"""Numbers about the gateway for Prometheus, and who may read them.
+
+Every label takes its values from a fixed list, so that no client can make the number of series grow.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterable
+from ipaddress import IPv6Address, ip_address
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from turnbridge.turn.errors import GatewayError
+from turnbridge.web.access_log import Outcome, RequestContext
+from turnbridge.web.auth import bearer_token, header_value
+from turnbridge.wire.openai_errors import TABLE
+
+OTHER = "other"
+"""The label of whatever is in no fixed list."""
+
+INGRESS_ERROR_CODES = frozenset({"forbidden", "unsupported_content_encoding"})
+"""Codes of the ingress that no error class carries by itself."""
+
+REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1800)
+"""From a list of models to a long agentic turn."""
+
+FIRST_OUTPUT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 13, 20, 40, 60, 120)
+"""Finest where a person starts to notice the wait; the tail is a model that reasons first."""
+
+
+def codes_of(error_types: Iterable[type[GatewayError]]) -> frozenset[str]:
+    """Return the codes that these errors carry by themselves."""
+    return frozenset(error_type.code for error_type in error_types if error_type.code is not None)
+
+
+class Metrics:
+    """All series of one gateway, in a registry of its own."""
+
+    def __init__(self, *, error_codes: Iterable[str] = ()) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._error_codes = codes_of(TABLE) | INGRESS_ERROR_CODES | frozenset(error_codes)
+        self._requests = Counter(
+            "turnbridge_requests_total",
+            "Requests that ended.",
+            ("route", "status_class", "outcome"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "turnbridge_request_seconds",
+            "From the request's arrival to the end of its answer.",
+            ("route",),
+            buckets=REQUEST_SECONDS,
+            registry=self.registry,
+        )
+        self._first_output = Histogram(
+            "turnbridge_first_output_seconds",
+            "From the request's arrival to the model's first output.",
+            ("route",),
+            buckets=FIRST_OUTPUT_SECONDS,
+            registry=self.registry,
+        )
+        self._tokens = Counter(
+            "turnbridge_tokens_total",
+            "Tokens as the provider counts them; cached are part of input, reasoning of output.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self._active = Gauge("turnbridge_active_requests", "Requests being served.", registry=self.registry)
+        self._errors = Counter(
+            "turnbridge_errors_total",
+            "Errors told to clients, by code.",
+            ("code",),
+            registry=self.registry,
+        )
+
+    def request_began(self) -> None:
+        """Count a request that is being served."""
+        self._active.inc()
+
+    def request_ended(self, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
+        """Count a request that is no longer served, with all that is known of it."""
+        self._active.dec()
+        status_class = "none" if context.status is None else f"{context.status // 100}xx"
+        self._requests.labels(context.route, status_class, outcome).inc()
+        self._seconds.labels(context.route).observe(ended_at - context.started_at)
+        if context.first_output_at is not None:
+            self._first_output.labels(context.route).observe(context.first_output_at - context.started_at)
+        for kind, count in (
+            ("input", context.input_tokens),
+            ("cached", context.cached_tokens),
+            ("output", context.output_tokens),
+            ("reasoning", context.reasoning_tokens),
+        ):
+            if count:
+                self._tokens.labels(kind).inc(count)
+        if outcome not in ("ok", "client_gone"):
+            code = context.error_code
+            self._errors.labels(code if code in self._error_codes else OTHER).inc()
+
+
+def metrics_endpoint(metrics: Metrics, *, token: str | None) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler of `/metrics`, for clients on this machine or, if `token` is set, with it."""
+    expected = token.encode() if token else None
+
+    async def serve(request: Request) -> Response:
+        given = bearer_token(request.scope)
+        with_token = expected is not None and given is not None and hmac.compare_digest(given, expected)
+        if not with_token and not from_this_machine(request.scope):
+            raise HTTPException(
+                403,
+                "Metrics are readable from this machine only, or with 'Authorization: Bearer TOKEN', "
+                "where TOKEN is the PROXY_METRICS_TOKEN of this server.",
+            )
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(metrics.registry), headers={"content-type": content_type})
+
+    return serve
+
+
+def from_this_machine(scope: Scope) -> bool:
+    """Tell whether the client itself, not a proxy on its behalf, is on a loopback address."""
+    client: tuple[str, int] | None = scope.get("client")
+    if client is None or header_value(scope, b"x-forwarded-for") or header_value(scope, b"forwarded"):
+        return False
+    try:
+        address = ip_address(client[0])
+    except ValueError:
+        # A Unix socket's peer has no address.
+        return False
+    # A socket that listens on both families shows 127.0.0.1 as ::ffff:127.0.0.1.
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback

@@ -1,0 +1,206 @@
+"""A Chat Completions request → `TurnRequest`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, JsonObject, Message, Part, TextPart
+from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
+from turnbridge.wire import parameters
+from turnbridge.wire.chat import schema
+from turnbridge.wire.output_format import check_mentions_json, decode_format
+from turnbridge.wire.pairing import check_pairs
+from turnbridge.wire.parts import PartsDecoder
+from turnbridge.wire.validation import convert, unknown_fields
+
+# OpenAI's own bound on `n`; each choice is a turn of its own.
+MOST_CHOICES = 128
+
+UNSUPPORTED = {
+    "logprobs": "Codex gives no log probabilities.",
+    "top_logprobs": "Codex gives no log probabilities.",
+    "audio": "Codex produces text only.",
+    "tools": "Tools are not carried yet.",
+    "functions": "Tools are not carried yet.",
+    "web_search_options": "Web search is not carried yet.",
+}
+# Codex has no such wish on its own request, and the gateway cannot meet it instead. The default is what happens anyway.
+UNMET: dict[str, Json] = {
+    "temperature": 1,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "logit_bias": {},
+    "seed": None,
+    "prediction": None,
+    "prompt_cache_key": None,
+    "prompt_cache_retention": None,
+    "store": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedChat:
+    """A request, and what only its answer's shape needs."""
+
+    turn: TurnRequest
+    choices: int
+    include_usage: bool
+
+
+def decode(body: JsonObject) -> DecodedChat:
+    """Return what a body of `POST /v1/chat/completions` asks for; `turn.model` is still the client's name for it."""
+    request = convert(body, schema.ChatRequest)
+    for name in ("model", "messages"):
+        if not getattr(request, name):
+            raise InvalidRequest(
+                f"Missing required parameter: '{name}'.", code="missing_required_parameter", param=name
+            )
+    parameters.refuse(body, UNSUPPORTED)
+    if any(modality != "text" for modality in request.modalities or []):
+        parameters.refuse({"modalities": True}, {"modalities": "Codex produces text only."})
+    parts = PartsDecoder()
+    items = tuple(_items(request.messages or [], parts))
+    check_pairs(items, param="messages")
+    output = _format(request.response_format)
+    check_mentions_json(output, items, None, param="messages")
+    tier, tier_met = parameters.carried_tier(request.service_tier)
+    ignored = [
+        *parameters.unmet(body, UNMET),
+        *unknown_fields(body, schema.ChatRequest),
+        *parts.ignored,
+        *(f"messages[{i}].name" for i, message in enumerate(request.messages or []) if message.name),
+    ]
+    if not tier_met:
+        ignored.append("service_tier")
+    turn = TurnRequest(
+        model=request.model or "",
+        items=items,
+        effort=request.reasoning_effort or (request.reasoning.effort if request.reasoning else None),
+        summary=_summary(request),
+        verbosity=parameters.one_of(request.verbosity, parameters.VERBOSITIES, param="verbosity"),
+        service_tier=tier,
+        output=output,
+        stop=parameters.stop_sequences(request.stop),
+        max_output_tokens=_token_limit(request),
+        metadata=parameters.carried_metadata(
+            parameters.check_metadata(request.metadata),
+            user=request.user,
+            safety_identifier=request.safety_identifier,
+        ),
+        streamed=bool(request.stream),
+        ignored=tuple(ignored),
+    )
+    return DecodedChat(
+        turn=turn,
+        choices=_choices(request.n),
+        include_usage=bool(request.stream_options and request.stream_options.include_usage),
+    )
+
+
+def _items(messages: list[schema.ChatMessage], parts: PartsDecoder) -> Iterator[Item]:
+    legacy_call: str | None = None
+    for index, message in enumerate(messages):
+        param = f"messages[{index}]"
+        match message.role:
+            case "system" | "developer":
+                yield Message(role="developer", parts=_content(message, param, parts))
+            case "user":
+                yield Message(role="user", parts=_content(message, param, parts))
+            case "assistant":
+                legacy_call = f"call_{index}" if message.function_call else None
+                yield from _assistant(message, param, parts, legacy_call)
+            case "tool":
+                if message.tool_call_id is None:
+                    raise _missing(f"{param}.tool_call_id")
+                yield _output(message, message.tool_call_id, param, parts)
+            case "function":
+                if legacy_call is None:
+                    raise InvalidRequest(
+                        "A message of role 'function' must follow the 'function_call' that it answers.", param=param
+                    )
+                yield _output(message, legacy_call, param, parts)
+            case _:
+                raise InvalidRequest(
+                    f"Invalid value: '{message.role}'. Supported values are: 'system', 'developer', 'user', "
+                    "'assistant', 'tool', and 'function'.",
+                    code="invalid_value",
+                    param=f"{param}.role",
+                )
+
+
+def _assistant(message: schema.ChatMessage, param: str, parts: PartsDecoder, legacy_call: str | None) -> Iterator[Item]:
+    if message.content:
+        yield Message(role="assistant", parts=parts.decode(message.content, param=f"{param}.content"))
+    elif message.refusal:
+        yield Message(role="assistant", parts=(TextPart(text=message.refusal),))
+    elif not message.tool_calls and message.function_call is None and message.content is None:
+        raise _missing(f"{param}.content")
+    if message.function_call is not None and legacy_call is not None:
+        call = message.function_call
+        yield FunctionCall(call_id=legacy_call, name=call.name, arguments=call.arguments)
+    for index, tool_call in enumerate(message.tool_calls or []):
+        if tool_call.function is None:
+            raise InvalidRequest(
+                f"Calls of type '{tool_call.type}' cannot be carried to Codex.",
+                code="unsupported_item",
+                param=f"{param}.tool_calls[{index}].type",
+            )
+        function = tool_call.function
+        yield FunctionCall(call_id=tool_call.id, name=function.name, arguments=function.arguments)
+
+
+def _output(message: schema.ChatMessage, call_id: str, param: str, parts: PartsDecoder) -> FunctionCallOutput:
+    if isinstance(message.content, str):
+        return FunctionCallOutput(call_id=call_id, output=message.content)
+    return FunctionCallOutput(call_id=call_id, output=_content(message, param, parts))
+
+
+def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tuple[Part, ...]:
+    if message.content is None:
+        raise _missing(f"{param}.content")
+    return parts.decode(message.content, param=f"{param}.content")
+
+
+def _format(wanted: JsonObject | None) -> OutputFormat:
+    if wanted is None:
+        return PlainText()
+    if wanted.get("type") != "json_schema":
+        return decode_format(wanted, param="response_format", schema_param="response_format")
+    nested = wanted.get("json_schema")
+    if not isinstance(nested, dict):
+        raise _missing("response_format.json_schema")
+    return decode_format(
+        {"type": "json_schema", **nested},
+        param="response_format.json_schema",
+        schema_param="response_format.json_schema.schema",
+    )
+
+
+def _summary(request: schema.ChatRequest) -> str | None:
+    """Return the wish for a reasoning summary.
+
+    The chat API has no word for it, but clients show `reasoning_content` when there is some, so it is asked for.
+    """
+    asked = request.reasoning.summary if request.reasoning else None
+    return parameters.one_of(asked, parameters.SUMMARIES, param="reasoning.summary") or "auto"
+
+
+def _token_limit(request: schema.ChatRequest) -> int | None:
+    parameters.at_least(request.max_tokens, 1, param="max_tokens")
+    limit = parameters.at_least(request.max_completion_tokens, 1, param="max_completion_tokens")
+    return limit if limit is not None else request.max_tokens
+
+
+def _choices(n: int | None) -> int:
+    if n is not None and n > MOST_CHOICES:
+        raise InvalidRequest(
+            f"Invalid 'n': integer above maximum value. Expected a value <= {MOST_CHOICES}, but got {n} instead.",
+            code="integer_above_max_value",
+            param="n",
+        )
+    return parameters.at_least(n, 1, param="n") or 1
+
+
+def _missing(param: str) -> InvalidRequest:
+    return InvalidRequest(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)

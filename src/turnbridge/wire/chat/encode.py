@@ -1,0 +1,165 @@
+"""`TurnEvent`s → chat completion chunks, and their fold, the chat completion.
+
+A chat message has one text, so narration joins the reasoning side, and separate messages or thoughts are kept apart
+by a blank line.
+"""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from turnbridge.turn import events as ev
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.chat.decode import DecodedChat
+
+NARRATION = "commentary"
+BETWEEN = "\n\n"
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One of the answers, as far as it has come."""
+
+    content: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    annotations: list[Json] = field(default_factory=list)
+    phases: dict[str, str | None] = field(default_factory=dict)
+    writing: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """For each side, which part of which item was written last."""
+    finish_reason: str | None = None
+    usage: ev.Usage = field(default_factory=ev.Usage)
+
+
+class ChatEncoder:
+    """Turns the events of one or several turns into the completion that a client reads, live or whole."""
+
+    def __init__(self, request: DecodedChat, *, completion_id: str, created: int) -> None:
+        self._head: JsonObject = {
+            "id": completion_id,
+            "created": created,
+            "model": request.turn.model,
+            "service_tier": request.turn.service_tier or "default",
+            "system_fingerprint": None,
+        }
+        self._include_usage = request.include_usage
+        self._choices = [_Choice() for _ in range(request.choices)]
+        self.failure: ev.TurnFailed | None = None
+
+    @property
+    def usage(self) -> ev.Usage:
+        """Return the tokens of all choices."""
+        total = ev.Usage()
+        for choice in self._choices:
+            total += choice.usage
+        return total
+
+    @property
+    def completion(self) -> JsonObject:
+        """Return the completion; whole once every choice has ended."""
+        choices: list[Json] = [
+            {
+                "index": index,
+                "message": _message(choice),
+                "logprobs": None,
+                "finish_reason": choice.finish_reason,
+            }
+            for index, choice in enumerate(self._choices)
+        ]
+        return {**self._head, "object": "chat.completion", "choices": choices, "usage": _usage(self.usage)}
+
+    def opening(self) -> list[JsonObject]:
+        """Return the chunks that come before any output: the role of each choice."""
+        return [
+            self._chunk(index, {"role": "assistant", "content": "", "refusal": None})
+            for index in range(len(self._choices))
+        ]
+
+    def feed(self, index: int, event: ev.TurnEvent) -> list[JsonObject]:
+        """Return what an event of choice `index` means to the client."""
+        choice = self._choices[index]
+        match event:
+            case ev.TextDelta():
+                narrated = choice.phases.get(event.item_id) == NARRATION
+                side = "reasoning_content" if narrated else "content"
+                return self._text(index, side, (event.item_id, 0), event.text)
+            case ev.SummaryDelta() | ev.ReasoningDelta():
+                return self._text(index, "reasoning_content", (event.item_id, event.index), event.text)
+            case ev.MessageStarted():
+                choice.phases[event.item_id] = event.phase
+                return []
+            case ev.MessageDone():
+                choice.annotations += [a for a in event.annotations if a.get("type") == "url_citation"]
+                return []
+            case ev.ReasoningStarted() | ev.ReasoningDone():
+                return []
+            case ev.TurnCompleted():
+                return self._finish(index, "stop", event.usage)
+            case ev.TurnIncomplete():
+                reason = "length" if event.reason == "max_output_tokens" else "content_filter"
+                return self._finish(index, reason, event.usage)
+            case ev.TurnFailed():
+                self.failure = self.failure or event
+                choice.usage = event.usage
+                return []
+            case _:
+                assert_never(event)
+
+    def closing(self) -> list[JsonObject]:
+        """Return the chunk that comes after every choice has finished: the usage, if asked for."""
+        if not self._include_usage:
+            return []
+        head = {**self._head, "object": "chat.completion.chunk"}
+        return [{**head, "choices": [], "usage": _usage(self.usage)}]
+
+    def _text(self, index: int, side: str, part: tuple[str, int], text: str) -> list[JsonObject]:
+        choice = self._choices[index]
+        if choice.writing.setdefault(side, part) != part:
+            choice.writing[side] = part
+            text = BETWEEN + text
+        (choice.content if side == "content" else choice.reasoning).append(text)
+        return [self._chunk(index, {side: text})]
+
+    def _finish(self, index: int, reason: str, usage: ev.Usage) -> list[JsonObject]:
+        choice = self._choices[index]
+        choice.finish_reason, choice.usage = reason, usage
+        return [self._chunk(index, {}, finish_reason=reason)]
+
+    def _chunk(self, index: int, delta: JsonObject, *, finish_reason: str | None = None) -> JsonObject:
+        chunk: JsonObject = {
+            **self._head,
+            "object": "chat.completion.chunk",
+            "choices": [{"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}],
+        }
+        return {**chunk, "usage": None} if self._include_usage else chunk
+
+
+def _message(choice: _Choice) -> JsonObject:
+    message: JsonObject = {
+        "role": "assistant",
+        "content": "".join(choice.content),
+        "refusal": None,
+        "annotations": [_chat_annotation(annotation) for annotation in choice.annotations],
+    }
+    reasoning = "".join(choice.reasoning)
+    return {**message, "reasoning_content": reasoning} if reasoning else message
+
+
+def _chat_annotation(annotation: Json) -> Json:
+    """Return a citation as the chat API nests it."""
+    if not isinstance(annotation, dict):
+        return annotation
+    return {"type": "url_citation", "url_citation": {k: v for k, v in annotation.items() if k != "type"}}
+
+
+def _usage(usage: ev.Usage) -> JsonObject:
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }

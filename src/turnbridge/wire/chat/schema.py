@@ -1,0 +1,86 @@
+"""The Chat Completions request as clients send it. Everything that Codex or the gateway can meet is named here."""
+
+import msgspec
+
+from turnbridge.turn.items import JsonObject
+
+
+class FunctionRef(msgspec.Struct):
+    """The function of a call."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct):
+    """A call that the model made."""
+
+    id: str
+    function: FunctionRef | None = None
+    type: str = "function"
+
+
+class ChatMessage(msgspec.Struct):
+    """A message of any role."""
+
+    role: str
+    content: str | list[JsonObject | str] | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: FunctionRef | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class Reasoning(msgspec.Struct):
+    """`reasoning`, which some clients send here as on the other route."""
+
+    effort: str | None = None
+    summary: str | None = None
+
+
+class StreamOptions(msgspec.Struct):
+    """`stream_options`"""
+
+    include_usage: bool | None = None
+
+
+class ChatRequest(msgspec.Struct):
+    """The body of `POST /v1/chat/completions`."""
+
+    model: str | None = None
+    messages: list[ChatMessage] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    response_format: JsonObject | None = None
+    reasoning_effort: str | None = None
+    reasoning: Reasoning | None = None
+    verbosity: str | None = None
+    service_tier: str | None = None
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    store: bool | None = None
+    tools: list[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
+    parallel_tool_calls: bool | None = None
+    functions: list[JsonObject] | None = None
+    function_call: str | JsonObject | None = None
+    modalities: list[str] | None = None
+    audio: JsonObject | None = None
+    prediction: JsonObject | None = None
+    web_search_options: JsonObject | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    seed: int | None = None

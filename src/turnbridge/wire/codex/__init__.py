@@ -1,0 +1,1 @@
+"""The JSON-RPC protocol of `codex app-server`."""

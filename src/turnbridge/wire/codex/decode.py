@@ -1,0 +1,246 @@
+"""Codex's notifications of one turn → `TurnEvent`s.
+
+Deltas come from Codex's own item events; the whole items, with what Codex's view leaves out (annotations, encrypted
+reasoning), come from the raw ones. What a message or thought says in the end is always the concatenation of what was
+streamed.
+"""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import msgspec
+
+from turnbridge.turn import errors
+from turnbridge.turn import events as ev
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.codex import schema
+from turnbridge.wire.codex.errors import CONTEXT_WORDS, gateway_error, incomplete_reason
+
+# Items that show Codex acting by itself. The recipe switches all of them off; if one comes, the recipe has failed.
+HOST_ACTIONS = frozenset({"commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "imageView"})
+
+_raw_item = msgspec.json.Decoder(schema.RawItem)
+
+
+def images_in(note: schema.RawItemCompleted) -> int:
+    """Return how many images Codex kept of an injected item; it replaces what it cannot read by a text."""
+    return _raw_item.decode(note.item).images()
+
+
+@dataclass(slots=True)
+class _OpenMessage:
+    phase: str | None
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _OpenReasoning:
+    summary: dict[int, list[str]] = field(default_factory=dict)
+    content: dict[int, list[str]] = field(default_factory=dict)
+
+
+class TurnDecoder:
+    """Follows one turn from `turn/started` to its terminal event; later notifications are ignored."""
+
+    def __init__(self, *, allow_truncation: bool = False) -> None:
+        self._allow_truncation = allow_truncation
+        self._messages: dict[str, _OpenMessage] = {}
+        self._thoughts: dict[str, _OpenReasoning] = {}
+        self._usage = ev.Usage()
+        self.turn_id: str | None = None
+        self.ended = False
+
+    def feed(self, note: schema.Notification) -> list[ev.TurnEvent]:
+        """Return what a notification means."""
+        if self.ended:
+            return []
+        if isinstance(note, schema.TurnStarted):
+            self.turn_id = note.turn.id
+            return []
+        if isinstance(note, schema.TurnCompleted):
+            return self._turn_completed(note.turn) if note.turn.id == self.turn_id else []
+        # Injected items are reported under a made-up turn id before the turn starts.
+        if note.turn_id != self.turn_id:
+            return []
+        return self._feed_item(note)
+
+    def close(self, error: errors.GatewayError) -> list[ev.TurnEvent]:
+        """Return the end of a turn that Codex will not finish."""
+        return [] if self.ended else self._fail(error)
+
+    def _feed_item(
+        self,
+        note: schema.ItemStarted
+        | schema.AgentMessageDelta
+        | schema.SummaryTextDelta
+        | schema.ReasoningTextDelta
+        | schema.RawItemCompleted
+        | schema.RawResponseCompleted
+        | schema.ErrorReported,
+    ) -> list[ev.TurnEvent]:
+        match note:
+            case schema.AgentMessageDelta():
+                return self._text(note.item_id, note.delta)
+            case schema.SummaryTextDelta():
+                return self._thought(note.item_id, note.summary_index, note.delta, is_summary=True)
+            case schema.ReasoningTextDelta():
+                return self._thought(note.item_id, note.content_index, note.delta, is_summary=False)
+            case schema.ItemStarted():
+                return self._item_started(note.item)
+            case schema.RawItemCompleted():
+                return self._raw_item(note.item)
+            case schema.RawResponseCompleted():
+                self._count(note.usage)
+                return []
+            case schema.ErrorReported():
+                return self._attempt_failed(note)
+            case _:
+                assert_never(note)
+
+    def _item_started(self, item: schema.ThreadItem) -> list[ev.TurnEvent]:
+        if item.type == "agentMessage":
+            self._messages[item.id] = _OpenMessage(item.phase)
+        elif item.type == "reasoning":
+            self._thoughts[item.id] = _OpenReasoning()
+            return [ev.ReasoningStarted(item.id)]
+        elif item.type in HOST_ACTIONS:
+            return self._fail(
+                errors.InternalFault(f"Codex tried to act on the gateway's host ({item.type}); the turn was stopped.")
+            )
+        elif item.type == "contextCompaction" and not self._allow_truncation:
+            return self._fail(
+                errors.ContextTooLong(f'{CONTEXT_WORDS} Shorten it, or send `truncation: "auto"`.', param="input")
+            )
+        return []
+
+    def _text(self, item_id: str, text: str) -> list[ev.TurnEvent]:
+        if not text:
+            return []
+        message = self._messages.setdefault(item_id, _OpenMessage(None))
+        started = [] if message.pieces else [ev.MessageStarted(item_id, message.phase)]
+        message.pieces.append(text)
+        return [*started, ev.TextDelta(item_id, text)]
+
+    def _thought(self, item_id: str, index: int, text: str, *, is_summary: bool) -> list[ev.TurnEvent]:
+        if not text:
+            return []
+        started: list[ev.TurnEvent] = [] if item_id in self._thoughts else [ev.ReasoningStarted(item_id)]
+        thought = self._thoughts.setdefault(item_id, _OpenReasoning())
+        parts = thought.summary if is_summary else thought.content
+        parts.setdefault(index, []).append(text)
+        delta = ev.SummaryDelta if is_summary else ev.ReasoningDelta
+        return [*started, delta(item_id, index, text)]
+
+    def _raw_item(self, raw: msgspec.Raw) -> list[ev.TurnEvent]:
+        item = _raw_item.decode(raw)
+        if item.type == "message" and item.role == "assistant":
+            return self._message_done(item)
+        if item.type == "reasoning":
+            return self._reasoning_done(item)
+        return []
+
+    def _message_done(self, item: schema.RawItem) -> list[ev.TurnEvent]:
+        item_id = item.id if item.id in self._messages else next(iter(self._messages), item.id or "msg")
+        message = self._messages.get(item_id) or _OpenMessage(item.phase)
+        message.phase = message.phase or item.phase
+        self._messages[item_id] = message
+        text, annotations = _joined(item.content or [])
+        happened = self._text(item_id, _rest(text, "".join(message.pieces)))
+        del self._messages[item_id]
+        if not message.pieces:
+            happened = [ev.MessageStarted(item_id, message.phase)]
+        return [*happened, ev.MessageDone(item_id, message.phase, "".join(message.pieces), annotations)]
+
+    def _reasoning_done(self, item: schema.RawItem) -> list[ev.TurnEvent]:
+        item_id = item.id if item.id in self._thoughts else next(iter(self._thoughts), item.id or "rs")
+        happened: list[ev.TurnEvent] = []
+        if item_id not in self._thoughts:
+            self._thoughts[item_id] = _OpenReasoning()
+            happened.append(ev.ReasoningStarted(item_id))
+        thought = self._thoughts[item_id]
+        for is_summary, parts, streamed in (
+            (True, item.summary or [], thought.summary),
+            (False, item.content or [], thought.content),
+        ):
+            # Parts are written one after another: only the last one begun, and those after it, can lack something.
+            begun = max(streamed, default=0)
+            for index, part in enumerate(parts[begun:], start=begun):
+                rest = _rest(part.text, "".join(streamed.get(index, [])))
+                happened += self._thought(item_id, index, rest, is_summary=is_summary)
+        del self._thoughts[item_id]
+        whole = ev.ReasoningDone(
+            item_id, _in_order(thought.summary), _in_order(thought.content), item.encrypted_content
+        )
+        return [*happened, whole]
+
+    def _attempt_failed(self, note: schema.ErrorReported) -> list[ev.TurnEvent]:
+        """Codex tries again by itself, and says all of the broken message again: only silence can be retried."""
+        if not note.will_retry:
+            return []
+        if any(message.pieces for message in self._messages.values()):
+            return self._fail(errors.UpstreamFailed(note.error.additional_details or note.error.message))
+        self._messages.clear()
+        return []
+
+    def _turn_completed(self, turn: schema.TurnRef) -> list[ev.TurnEvent]:
+        if turn.status == "failed" and turn.error is not None:
+            reason = incomplete_reason(turn.error)
+            if reason is not None:
+                # Codex passes no count on for an answer that the provider cut off.
+                return self._end(ev.TurnIncomplete(reason, ev.Usage(estimated=True)))
+            return self._fail(gateway_error(turn.error))
+        if turn.status != "completed":
+            return self._fail(errors.UpstreamFailed(f"Codex ended the turn as {turn.status}."))
+        if any(not message.pieces for message in self._messages.values()):
+            return self._fail(
+                errors.PolicyRefusal(
+                    "The model began a message that Codex did not pass on; most likely it refused to answer.",
+                    code="refusal",
+                )
+            )
+        return self._end(ev.TurnCompleted(self._usage))
+
+    def _count(self, usage: schema.TokenUsage | None) -> None:
+        if usage is not None:
+            self._usage += ev.Usage(
+                input=usage.input_tokens,
+                cached=usage.cached_input_tokens,
+                output=usage.output_tokens,
+                reasoning=usage.reasoning_output_tokens,
+            )
+
+    def _fail(self, error: errors.GatewayError) -> list[ev.TurnEvent]:
+        return self._end(ev.TurnFailed(error, self._usage))
+
+    def _end(self, terminal: ev.Terminal) -> list[ev.TurnEvent]:
+        self.ended = True
+        return [terminal]
+
+
+def _rest(whole: str, streamed: str) -> str:
+    """Return what was not streamed of a text; nothing if Codex streamed something else (it hides its own markup)."""
+    return whole[len(streamed) :] if whole.startswith(streamed) else ""
+
+
+def _in_order(parts: dict[int, list[str]]) -> tuple[str, ...]:
+    return tuple("".join(parts[index]) for index in sorted(parts))
+
+
+def _joined(parts: list[schema.RawPart]) -> tuple[str, tuple[JsonObject, ...]]:
+    """Join a message's parts as they were streamed, moving each annotation's place along with its text."""
+    text, annotations = "", list[JsonObject]()
+    for part in parts:
+        for annotation in part.annotations:
+            moved: JsonObject = {key: _decoded(value) for key, value in annotation.items()}
+            for key in ("start_index", "end_index"):
+                place = moved.get(key)
+                if isinstance(place, int):
+                    moved[key] = place + len(text)
+            annotations.append(moved)
+        text += part.text
+    return text, tuple(annotations)
+
+
+def _decoded(raw: msgspec.Raw) -> Json:
+    value: Json = msgspec.json.decode(raw)
+    return value

@@ -1,0 +1,173 @@
+"""A `TurnRequest` → the parameters of `thread/start`, `thread/inject_items` and `turn/start`.
+
+The recipe below is what keeps Codex from adding anything of its own, and from acting on this machine.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from turnbridge.turn.errors import InternalFault
+from turnbridge.turn.items import (
+    FilePart,
+    FunctionCall,
+    FunctionCallOutput,
+    ImagePart,
+    Item,
+    Json,
+    JsonObject,
+    Message,
+    Part,
+    RawItem,
+    Reasoning,
+    TextPart,
+)
+from turnbridge.turn.request import JsonOfSchema, TurnRequest
+from turnbridge.wire.codex.schema import UNWANTED_NOTIFICATIONS
+
+# Larger than any history, so that Codex neither cuts tool outputs nor compacts: the provider says what is too long.
+NO_LIMIT = 10_000_000
+NO_WINDOW = 100_000_000
+
+# What each model of the catalogue must not bring along: tools of Codex's own, and its ways of shortening.
+CATALOG_OVERRIDES: JsonObject = {
+    "tool_mode": None,
+    "use_responses_lite": False,
+    "multi_agent_version": None,
+    "experimental_supported_tools": [],
+    "supports_search_tool": False,
+    "apply_patch_tool_type": None,
+    "default_verbosity": None,
+    "truncation_policy": {"mode": "tokens", "limit": NO_LIMIT},
+    "context_window": NO_WINDOW,
+    "max_context_window": NO_WINDOW,
+}
+
+SWITCHED_OFF = (
+    "apps",
+    "goals",
+    "hooks",
+    "image_generation",
+    "memories",
+    "multi_agent",
+    "plugins",
+    "shell_tool",
+    "skill_search",
+    "sleep_tool",
+    "view_image",
+)
+
+THREAD_CONFIG: JsonObject = {
+    "features": dict.fromkeys(SWITCHED_OFF, False),
+    "web_search": "disabled",
+    "include_environment_context": False,
+    "include_permissions_instructions": False,
+    "include_apps_instructions": False,
+    "include_collaboration_mode_instructions": False,
+    "skills": {"include_instructions": False, "bundled": {"enabled": False}},
+    "tools": {"experimental_request_user_input": {"enabled": False}},
+    "project_doc_max_bytes": 0,
+    "tool_output_token_limit": NO_LIMIT,
+}
+
+
+def initialize_params(version: str) -> JsonObject:
+    """Return the handshake: who we are, and which notifications we do not want."""
+    return {
+        "clientInfo": {"name": "turnbridge", "title": "Turnbridge", "version": version},
+        "capabilities": {"experimentalApi": True, "optOutNotificationMethods": list(UNWANTED_NOTIFICATIONS)},
+    }
+
+
+def bare_catalog(catalog: JsonObject) -> JsonObject:
+    """Return Codex's model catalogue without the extras that each model brings along."""
+    models = catalog["models"]
+    if not isinstance(models, list):
+        raise InternalFault("`codex debug models` printed no list of models.")
+    return {**catalog, "models": [{**model, **CATALOG_OVERRIDES} for model in models if isinstance(model, dict)]}
+
+
+def thread_start_params(request: TurnRequest) -> JsonObject:
+    """Return a thread that holds nothing but the client's instructions."""
+    config = dict(THREAD_CONFIG)
+    if request.verbosity is not None:
+        config["model_verbosity"] = request.verbosity
+    return {
+        "model": request.model,
+        "baseInstructions": request.instructions or "",
+        "ephemeral": True,
+        "environments": [],
+        "approvalPolicy": "never",
+        "sandbox": "read-only",
+        "experimentalRawEvents": True,
+        "config": config,
+    }
+
+
+def turn_start_params(thread_id: str, request: TurnRequest) -> JsonObject:
+    """Return a turn that continues from the injected items."""
+    params: JsonObject = {"threadId": thread_id, "input": []}
+    if request.effort is not None:
+        params["effort"] = request.effort
+    if request.summary is not None:
+        params["summary"] = request.summary
+    if request.service_tier is not None:
+        params["serviceTier"] = request.service_tier
+    if isinstance(request.output, JsonOfSchema) and request.output.enforced:
+        params["outputSchema"] = request.output.schema
+    if request.metadata:
+        params["responsesapiClientMetadata"] = dict(request.metadata)
+    return params
+
+
+def inject_items_params(thread_id: str, items: Iterable[Item]) -> JsonObject:
+    """Return the history as raw Responses items."""
+    return {"threadId": thread_id, "items": [raw_item(item) for item in items]}
+
+
+def raw_item(item: Item) -> Json:
+    """Return one item as the Responses API writes it."""
+    match item:
+        case Message():
+            kind = "output_text" if item.role == "assistant" else "input_text"
+            content: list[Json] = [_raw_part(part, text_type=kind) for part in item.parts]
+            return _with_id(item.id, {"type": "message", "role": item.role, "content": content}, phase=item.phase)
+        case Reasoning():
+            summary: list[Json] = [{"type": "summary_text", "text": text} for text in item.summary]
+            raw: JsonObject = {"type": "reasoning", "summary": summary}
+            if item.content is not None:
+                raw["content"] = [{"type": "reasoning_text", "text": text} for text in item.content]
+            return _with_id(item.id, raw, encrypted_content=item.encrypted)
+        case FunctionCall():
+            return _with_id(
+                item.id,
+                {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments},
+            )
+        case FunctionCallOutput():
+            output: Json = (
+                item.output
+                if isinstance(item.output, str)
+                else [_raw_part(part, text_type="input_text") for part in item.output]
+            )
+            return _with_id(item.id, {"type": "function_call_output", "call_id": item.call_id, "output": output})
+        case RawItem():
+            return item.item
+        case _:
+            assert_never(item)
+
+
+def _raw_part(part: Part, *, text_type: str) -> Json:
+    match part:
+        case TextPart():
+            return {"type": text_type, "text": part.text}
+        case ImagePart():
+            image: JsonObject = {"type": "input_image", "image_url": part.url}
+            return image if part.detail is None else {**image, "detail": part.detail}
+        case FilePart():
+            raise InternalFault("A file reached Codex without having been turned into text.")
+        case _:
+            assert_never(part)
+
+
+def _with_id(item_id: str | None, item: JsonObject, **optional: str | None) -> JsonObject:
+    present: JsonObject = {key: value for key, value in optional.items() if value is not None}
+    return {**item, **present} if item_id is None else {**item, "id": item_id, **present}

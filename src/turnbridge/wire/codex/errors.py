@@ -1,0 +1,146 @@
+"""Codex's `codexErrorInfo` and messages to our errors: the one table."""
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from turnbridge.turn import errors
+from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.events import IncompleteReason
+from turnbridge.wire.codex.schema import TurnError
+
+# Codex swallows the provider's Retry-After. Long enough not to hammer it, short enough that a client's retry helps.
+DEFAULT_RETRY_AFTER_S = 5.0
+
+# Several clients recognise an overflow only by these words.
+CONTEXT_WORDS = "The input exceeds this model's maximum context length."
+
+LOGIN_HELP = "Run `codex login` as the user who runs Turnbridge, then try again."
+
+_TRY_AGAIN = re.compile(r"try again in (?P<amount>\d+(?:\.\d+)?) ?(?P<unit>ms|s|m|h)", re.IGNORECASE)
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+Make: TypeAlias = Callable[[str], GatewayError]
+
+
+class UpstreamErrorBody(msgspec.Struct, frozen=True):
+    """The provider's own error object."""
+
+    message: str = ""
+    code: str | None = None
+    param: str | None = None
+
+
+class UpstreamBody(msgspec.Struct, frozen=True):
+    """A provider's HTTP error body: OpenAI's shape, or ChatGPT's with `detail`."""
+
+    error: UpstreamErrorBody | None = None
+    detail: str | None = None
+
+
+def _rate_limited(message: str) -> GatewayError:
+    return errors.RateLimited(message, retry_after=wait_named_in(message) or DEFAULT_RETRY_AFTER_S)
+
+
+def _context_too_long(message: str) -> GatewayError:
+    return errors.ContextTooLong(f"{CONTEXT_WORDS} {message}", param="input")
+
+
+def _login_required(message: str) -> GatewayError:
+    return errors.LoginRequired(f"The provider rejected Codex's login: {message} {LOGIN_HELP}")
+
+
+def _overloaded(message: str) -> GatewayError:
+    return errors.UpstreamOverloaded(message, retry_after=DEFAULT_RETRY_AFTER_S)
+
+
+def _bad_request(message: str) -> GatewayError:
+    return errors.InvalidRequest(message, code="upstream_bad_request")
+
+
+BY_NAME: dict[str, Make] = {
+    "contextWindowExceeded": _context_too_long,
+    "sessionBudgetExceeded": errors.QuotaExhausted,
+    "usageLimitExceeded": errors.QuotaExhausted,
+    "rateLimitExceeded": _rate_limited,
+    "flexUnavailable": _overloaded,
+    "serverOverloaded": _overloaded,
+    "cyberPolicy": errors.PolicyRefusal,
+    "misalignmentPolicyViolation": errors.PolicyRefusal,
+    "tooManyDenials": errors.PolicyRefusal,
+    "internalServerError": errors.UpstreamFailed,
+    "unauthorized": _login_required,
+    "badRequest": _bad_request,
+    "threadRollbackFailed": errors.InternalFault,
+    "sandboxError": errors.InternalFault,
+    "httpConnectionFailed": errors.UpstreamFailed,
+    "responseStreamConnectionFailed": errors.UpstreamFailed,
+    "responseStreamDisconnected": errors.UpstreamFailed,
+    "responseTooManyFailedAttempts": errors.UpstreamFailed,
+    "activeTurnNotSteerable": errors.InternalFault,
+}
+
+BY_STATUS: dict[int, Make] = {
+    400: _bad_request,
+    401: _login_required,
+    403: _login_required,
+    404: lambda message: errors.InvalidRequest(message, code="upstream_not_found"),
+    413: _context_too_long,
+    429: _rate_limited,
+    503: _overloaded,
+}
+
+
+def gateway_error(error: TurnError) -> GatewayError:
+    """Return what a failed turn means for the client."""
+    name, status = _name_and_status(error.codex_error_info)
+    if status in BY_STATUS:
+        return BY_STATUS[status](error.message)
+    if name in BY_NAME:
+        return BY_NAME[name](error.message)
+    return _from_message(error.message)
+
+
+def incomplete_reason(error: TurnError) -> IncompleteReason | None:
+    """Return why the provider cut the answer off, if that is what the error says."""
+    _, _, reason = error.message.partition("Incomplete response returned, reason: ")
+    match reason.strip():
+        case "max_output_tokens":
+            return "max_output_tokens"
+        case "content_filter":
+            return "content_filter"
+        case _:
+            return None
+
+
+def wait_named_in(message: str) -> float | None:
+    """Return the seconds that a message like "try again in 11.054s" asks to wait."""
+    found = _TRY_AGAIN.search(message)
+    return float(found["amount"]) * _UNIT_SECONDS[found["unit"].lower()] if found else None
+
+
+def _name_and_status(info: msgspec.Raw) -> tuple[str | None, int | None]:
+    """Read `"name"` or `{"name": {"httpStatusCode": 429}}`; anything else is an info we do not know."""
+    value = msgspec.json.decode(info)
+    if isinstance(value, str):
+        return value, None
+    if isinstance(value, dict) and len(value) == 1:
+        name, details = next(iter(value.items()))
+        status = details.get("httpStatusCode") if isinstance(details, dict) else None
+        return name, status
+    return None, None
+
+
+def _from_message(message: str) -> GatewayError:
+    """Judge an error that Codex calls `other`: a 400 arrives as the provider's JSON body."""
+    try:
+        body = msgspec.json.decode(message, type=UpstreamBody)
+    except msgspec.MsgspecError:
+        return errors.UpstreamFailed(message)
+    if body.error is None:
+        return _bad_request(body.detail or message)
+    if body.error.code == errors.ContextTooLong.code:
+        return _context_too_long(body.error.message)
+    return errors.InvalidRequest(body.error.message or message, code=body.error.code, param=body.error.param)

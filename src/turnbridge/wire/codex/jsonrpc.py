@@ -1,0 +1,73 @@
+"""JSON-RPC as app-server speaks it: one JSON object a line, without the `jsonrpc` field."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from turnbridge.turn.items import Json
+
+RequestId: TypeAlias = int | str
+
+
+class RpcError(msgspec.Struct, frozen=True):
+    """The error of a refused call."""
+
+    code: int
+    message: str
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """Any line from Codex: a response has `result` or `error`, a request `id` and `method`, a notification `method`."""
+
+    id: RequestId | None = None
+    method: str | None = None
+    params: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: RpcError | None = None
+
+
+_decoder = msgspec.json.Decoder(Incoming)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_line(line: bytes) -> Incoming:
+    """Return the message of one line; raises `msgspec.MsgspecError` if it is none."""
+    return _decoder.decode(line)
+
+
+def encode_request(request_id: RequestId, method: str, params: Json) -> bytes:
+    """Return the line that asks Codex for `method`."""
+    return _encoder.encode({"id": request_id, "method": method, "params": params}) + b"\n"
+
+
+def encode_notification(method: str) -> bytes:
+    """Return the line that tells Codex something without an answer."""
+    return _encoder.encode({"method": method}) + b"\n"
+
+
+def encode_result(request_id: RequestId, result: Json) -> bytes:
+    """Return the line that answers a request of Codex's."""
+    return _encoder.encode({"id": request_id, "result": result}) + b"\n"
+
+
+def encode_refusal(request_id: RequestId, message: str) -> bytes:
+    """Return the line that refuses a request of Codex's."""
+    method_not_found = -32601
+    return _encoder.encode({"id": request_id, "error": {"code": method_not_found, "message": message}}) + b"\n"
+
+
+class LineSplitter:
+    """Cuts a byte stream into lines, whatever the chunks."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes, without their newlines and without blank ones."""
+        *whole, rest = data.split(b"\n")
+        if whole and self._pieces:
+            whole[0] = b"".join((*self._pieces, whole[0]))
+            self._pieces.clear()
+        if rest:
+            self._pieces.append(rest)
+        return [line for line in whole if line]

@@ -1,0 +1,61 @@
+"""The one table from our errors to OpenAI's: HTTP status, `type`, and whether a client's SDK should try again."""
+
+import math
+from typing import NamedTuple
+
+from turnbridge.turn import errors
+from turnbridge.turn.items import JsonObject
+
+
+class Shape(NamedTuple):
+    """How one kind of error looks to an OpenAI client."""
+
+    status: int
+    type: str
+
+
+# OpenAI's SDKs retry 408, 409, 429 and 5xx by themselves, so the status decides who pays for a failure twice.
+TABLE: dict[type[errors.GatewayError], Shape] = {
+    errors.RequestError: Shape(400, "invalid_request_error"),
+    errors.InvalidRequest: Shape(400, "invalid_request_error"),
+    errors.RequestTooLarge: Shape(413, "invalid_request_error"),
+    errors.ModelNotFound: Shape(404, "invalid_request_error"),
+    errors.NotFound: Shape(404, "invalid_request_error"),
+    errors.MethodNotAllowed: Shape(405, "invalid_request_error"),
+    errors.InvalidApiKey: Shape(401, "invalid_request_error"),
+    errors.ContextTooLong: Shape(400, "invalid_request_error"),
+    errors.PolicyRefusal: Shape(400, "invalid_request_error"),
+    errors.LoginRequired: Shape(401, "authentication_error"),
+    errors.RateLimited: Shape(429, "rate_limit_error"),
+    errors.QuotaExhausted: Shape(429, "insufficient_quota"),
+    errors.OutputRejected: Shape(422, "server_error"),
+    errors.UpstreamFailed: Shape(502, "server_error"),
+    errors.UpstreamOverloaded: Shape(503, "server_error"),
+    errors.BackendUnavailable: Shape(503, "server_error"),
+    errors.TurnTimeout: Shape(504, "server_error"),
+    errors.InternalFault: Shape(500, "server_error"),
+}
+
+
+def status_of(error: errors.GatewayError) -> int:
+    """Return the HTTP status that tells this error."""
+    return TABLE[type(error)].status
+
+
+def error_object(error: errors.GatewayError) -> JsonObject:
+    """Return the object that OpenAI puts under `error`."""
+    return {
+        "message": error.message,
+        "type": TABLE[type(error)].type,
+        "param": error.param,
+        "code": error.error_code,
+    }
+
+
+def error_headers(error: errors.GatewayError) -> dict[str, str]:
+    """Return the headers that belong to this error."""
+    if error.retry_after is not None:
+        return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+    if isinstance(error, errors.InvalidApiKey):
+        return {"www-authenticate": "Bearer"}
+    return {}

@@ -1,0 +1,99 @@
+"""Parameters that both APIs know: what they may be, and which of them nobody can meet."""
+
+from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.items import Json, JsonObject
+
+# OpenAI's own bounds on metadata.
+METADATA_PAIRS = 16
+METADATA_KEY_LENGTH = 64
+METADATA_VALUE_LENGTH = 512
+
+# OpenAI's bound on `stop`.
+STOP_SEQUENCES = 4
+
+SUMMARIES = ("auto", "concise", "detailed", "none")
+VERBOSITIES = ("low", "medium", "high")
+
+# Codex takes these; `fast` is what Codex calls the priority tier where people see it.
+CARRIED_TIERS = {"flex": "flex", "priority": "priority", "fast": "priority"}
+DEFAULT_TIERS = ("auto", "default")
+
+
+def unmet(body: JsonObject, defaults: dict[str, Json]) -> list[str]:
+    """Return which of the parameters that nobody can meet the client set to something else than their default."""
+    return [name for name, default in defaults.items() if body.get(name) not in (None, default)]
+
+
+def refuse(body: JsonObject, reasons: dict[str, str]) -> None:
+    """Refuse the first parameter that is set and cannot be served; `reasons` says why."""
+    for name, reason in reasons.items():
+        if body.get(name) not in (None, False, 0, [], {}):
+            raise InvalidRequest(f"Unsupported parameter: '{name}'. {reason}", code="unsupported_parameter", param=name)
+
+
+def one_of(value: str | None, known: tuple[str, ...], *, param: str) -> str | None:
+    """Return a value that must be one of `known`, if given."""
+    if value is not None and value not in known:
+        supported = ", ".join(f"'{name}'" for name in known)
+        raise InvalidRequest(
+            f"Invalid value: '{value}'. Supported values are: {supported}.", code="invalid_value", param=param
+        )
+    return value
+
+
+def at_least(value: int | None, least: int, *, param: str) -> int | None:
+    """Return a number that must not be smaller than `least`, if given."""
+    if value is not None and value < least:
+        raise InvalidRequest(
+            f"Invalid '{param}': integer below minimum value. Expected a value >= {least}, but got {value} instead.",
+            code="integer_below_min_value",
+            param=param,
+        )
+    return value
+
+
+def carried_tier(tier: str | None) -> tuple[str | None, bool]:
+    """Return the service tier as Codex names it, and whether the client's wish is met."""
+    if tier is None or tier in DEFAULT_TIERS:
+        return None, True
+    return CARRIED_TIERS.get(tier), tier in CARRIED_TIERS
+
+
+def check_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
+    """Return the client's metadata within OpenAI's bounds."""
+    if not metadata:
+        return {}
+    if len(metadata) > METADATA_PAIRS:
+        raise InvalidRequest(
+            f"Invalid 'metadata': too many properties. Expected at most {METADATA_PAIRS}, but got {len(metadata)}.",
+            code="object_above_max_properties",
+            param="metadata",
+        )
+    for key, value in metadata.items():
+        if len(key) > METADATA_KEY_LENGTH or len(value) > METADATA_VALUE_LENGTH:
+            raise InvalidRequest(
+                f"Invalid 'metadata.{key[:METADATA_KEY_LENGTH]}': a key has at most {METADATA_KEY_LENGTH} characters, "
+                f"a value at most {METADATA_VALUE_LENGTH}.",
+                code="string_above_max_length",
+                param="metadata",
+            )
+    return metadata
+
+
+def carried_metadata(metadata: dict[str, str], **identity: str | None) -> dict[str, str]:
+    """Return what goes to the provider beside the request: the client's metadata, and who it says the user is."""
+    return {**metadata, **{name: value for name, value in identity.items() if value is not None}}
+
+
+def stop_sequences(stop: str | list[str] | None) -> tuple[str, ...]:
+    """Return up to four sequences that end the answer."""
+    sequences = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    if len(sequences) > STOP_SEQUENCES:
+        raise InvalidRequest(
+            f"Invalid 'stop': array too long. Expected at most {STOP_SEQUENCES} sequences, but got {len(sequences)}.",
+            code="array_above_max_length",
+            param="stop",
+        )
+    if "" in sequences:
+        raise InvalidRequest("Invalid 'stop': a sequence must not be empty.", code="invalid_value", param="stop")
+    return sequences

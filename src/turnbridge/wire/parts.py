@@ -1,0 +1,111 @@
+"""Content parts of messages and tool outputs, in the words of both APIs.
+
+Clients mix the two vocabularies (`text` and `input_text`, `image_url` and `input_image`), so both are read everywhere.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+
+from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.items import FilePart, ImagePart, JsonObject, Part, TextPart
+from turnbridge.wire.images import check_image_data_url
+
+TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
+
+# Codex puts a text in the place of an image with any other detail.
+CARRIED_DETAILS = frozenset({"auto", "high", "original"})
+
+
+class PartsDecoder:
+    """Decodes the parts of one request, and remembers what of them cannot be honoured."""
+
+    def __init__(self) -> None:
+        self.ignored: list[str] = []
+
+    def decode(self, content: str | Sequence[JsonObject | str], *, param: str) -> tuple[Part, ...]:
+        """Return the parts of a message's `content`: a string or a list of parts."""
+        if isinstance(content, str):
+            return (TextPart(text=content),)
+        return tuple(self._part(part, f"{param}[{index}]") for index, part in enumerate(content))
+
+    def _part(self, part: JsonObject | str, param: str) -> Part:
+        if isinstance(part, str):
+            return TextPart(text=part)
+        kind = part.get("type", "text")
+        if kind in TEXT_TYPES:
+            return TextPart(text=_string(part, "text", param))
+        if kind == "refusal":
+            return TextPart(text=_string(part, "refusal", param))
+        if kind in ("image_url", "input_image"):
+            return self._image(part, param)
+        if kind in ("file", "input_file"):
+            return _file(part, param)
+        raise InvalidRequest(
+            f"Content parts of type '{kind}' cannot be carried to Codex. "
+            "Text, images (PNG, JPEG, GIF, WebP), text files and PDF files can.",
+            code="unsupported_content_part",
+            param=f"{param}.type",
+        )
+
+    def _image(self, part: JsonObject, param: str) -> ImagePart:
+        source, detail = part.get("image_url"), part.get("detail")
+        if isinstance(source, dict):
+            nested = source
+            source, detail = nested.get("url"), nested.get("detail", detail)
+        if not isinstance(source, str):
+            raise InvalidRequest(
+                "An image must be given by `image_url`: uploaded files (`file_id`) are not stored here.",
+                code="unsupported_image_source",
+                param=param,
+            )
+        if detail is not None and detail not in CARRIED_DETAILS:
+            self.ignored.append(f"{param}.detail")
+            detail = None
+        url = check_image_data_url(source, param) if source.startswith("data:") else source
+        return ImagePart(url=url, detail=detail if isinstance(detail, str) else None, param=param)
+
+
+def _file(part: JsonObject, param: str) -> FilePart:
+    source = part.get("file", part)
+    if not isinstance(source, dict):
+        raise _wrong(f"{param}.file", "an object")
+    name = source.get("filename")
+    filename = name if isinstance(name, str) else None
+    url = source.get("file_url")
+    if isinstance(url, str):
+        return FilePart(filename=filename, mime_type=None, url=url, param=param)
+    data = source.get("file_data")
+    if not isinstance(data, str):
+        raise InvalidRequest(
+            "A file must be given by `file_data` or `file_url`: uploaded files (`file_id`) are not stored here.",
+            code="unsupported_file_source",
+            param=param,
+        )
+    mime_type, content = _file_data(data, param)
+    return FilePart(filename=filename, mime_type=mime_type, data=content, param=param)
+
+
+def _file_data(data: str, param: str) -> tuple[str | None, bytes]:
+    """Return type and content of base64 data, which may stand in a data URL."""
+    mime_type = None
+    if data.startswith("data:"):
+        head, _, data = data.partition(",")
+        mime_type = head.removeprefix("data:").partition(";")[0] or None
+    try:
+        return mime_type, base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(
+            "`file_data` is not valid base64.", code="invalid_file_data", param=f"{param}.file_data"
+        ) from error
+
+
+def _string(part: JsonObject, name: str, param: str) -> str:
+    value = part.get(name)
+    if not isinstance(value, str):
+        raise _wrong(f"{param}.{name}", "a string")
+    return value
+
+
+def _wrong(param: str, wanted: str) -> InvalidRequest:
+    return InvalidRequest(f"Invalid type for '{param}': expected {wanted}.", code="invalid_type", param=param)

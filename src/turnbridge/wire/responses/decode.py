@@ -1,0 +1,181 @@
+"""A Responses request → `TurnRequest`."""
+
+from dataclasses import dataclass
+
+from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Item,
+    Json,
+    JsonObject,
+    Message,
+    RawItem,
+    Reasoning,
+    Role,
+    TextPart,
+)
+from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
+from turnbridge.wire import parameters
+from turnbridge.wire.output_format import check_mentions_json, decode_format
+from turnbridge.wire.pairing import check_pairs
+from turnbridge.wire.parts import PartsDecoder
+from turnbridge.wire.responses import schema
+from turnbridge.wire.validation import convert, unknown_fields
+
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+# OpenAI accepts no smaller limit on this route.
+LEAST_OUTPUT_TOKENS = 16
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer": "developer", "system": "developer"}
+
+# Items that Codex takes as they are, and whose inside is none of our business.
+RAW_ITEMS = frozenset({"custom_tool_call", "custom_tool_call_output", "web_search_call", "image_generation_call"})
+
+NO_STATE = "This gateway keeps no responses yet: send the whole conversation in `input`."
+UNSUPPORTED = {
+    "previous_response_id": NO_STATE,
+    "conversation": NO_STATE,
+    "background": NO_STATE,
+    "prompt": "Stored prompts live at OpenAI; send the text itself.",
+    "top_logprobs": "Codex gives no log probabilities.",
+    "tools": "Tools are not carried yet.",
+}
+# Codex has no such wish on its own request, and the gateway cannot meet it instead. The default is what happens anyway.
+UNMET: dict[str, Json] = {
+    "temperature": 1,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "prompt_cache_key": None,
+    "prompt_cache_retention": None,
+    "max_tool_calls": None,
+    "store": False,
+    "truncation": "disabled",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedResponses:
+    """A request, and what only its answer's envelope needs."""
+
+    turn: TurnRequest
+    body: schema.ResponsesRequest
+    include_encrypted: bool
+
+
+def decode(body: JsonObject) -> DecodedResponses:
+    """Return what a body of `POST /v1/responses` asks for; `turn.model` is still the client's name for it."""
+    request = convert(body, schema.ResponsesRequest)
+    if not request.model:
+        raise InvalidRequest("Missing required parameter: 'model'.", code="missing_required_parameter", param="model")
+    parameters.refuse(body, UNSUPPORTED)
+    parts = PartsDecoder()
+    items = _items(request.input, parts)
+    check_pairs(items, param="input")
+    output = _format(request)
+    check_mentions_json(output, items, request.instructions, param="input")
+    include = request.include or []
+    if any("logprobs" in name for name in include):
+        parameters.refuse({"include": True}, {"include": "Codex gives no log probabilities."})
+    tier, tier_met = parameters.carried_tier(request.service_tier)
+    ignored = [
+        *parameters.unmet(body, UNMET),
+        *unknown_fields(body, schema.ResponsesRequest),
+        *(f"include[{name}]" for name in include if name != ENCRYPTED_REASONING),
+        *parts.ignored,
+    ]
+    if not tier_met:
+        ignored.append("service_tier")
+    reasoning = request.reasoning or schema.Reasoning()
+    summary = parameters.one_of(
+        reasoning.summary or reasoning.generate_summary, parameters.SUMMARIES, param="reasoning.summary"
+    )
+    turn = TurnRequest(
+        model=request.model,
+        items=items,
+        instructions=request.instructions,
+        effort=reasoning.effort,
+        summary=summary,
+        verbosity=parameters.one_of(
+            request.text.verbosity if request.text else None, parameters.VERBOSITIES, param="text.verbosity"
+        ),
+        service_tier=tier,
+        output=output,
+        stop=parameters.stop_sequences(request.stop),
+        max_output_tokens=parameters.at_least(
+            request.max_output_tokens, LEAST_OUTPUT_TOKENS, param="max_output_tokens"
+        ),
+        allow_truncation=parameters.one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
+        metadata=parameters.carried_metadata(
+            parameters.check_metadata(request.metadata),
+            user=request.user,
+            safety_identifier=request.safety_identifier,
+        ),
+        streamed=bool(request.stream),
+        ignored=tuple(ignored),
+    )
+    return DecodedResponses(turn=turn, body=request, include_encrypted=ENCRYPTED_REASONING in include)
+
+
+def _format(request: schema.ResponsesRequest) -> OutputFormat:
+    if request.text is None or request.text.format is None:
+        return PlainText()
+    return decode_format(request.text.format, param="text.format", schema_param="text.format.schema")
+
+
+def _items(given: str | list[JsonObject] | None, parts: PartsDecoder) -> tuple[Item, ...]:
+    if isinstance(given, str):
+        return (Message(role="user", parts=(TextPart(text=given),)),)
+    if not given:
+        raise InvalidRequest("Missing required parameter: 'input'.", code="missing_required_parameter", param="input")
+    return tuple(_item(item, f"input[{index}]", parts) for index, item in enumerate(given))
+
+
+def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
+    kind = item.get("type", "message" if "role" in item else None)
+    match kind:
+        case "message":
+            return _message(convert(item, schema.MessageItem, param=param), param, parts)
+        case "reasoning":
+            thought = convert(item, schema.ReasoningItem, param=param)
+            return Reasoning(
+                id=thought.id,
+                summary=tuple(piece.text for piece in thought.summary),
+                content=tuple(piece.text for piece in thought.content) if thought.content else None,
+                encrypted=thought.encrypted_content,
+            )
+        case "function_call":
+            call = convert(item, schema.FunctionCallItem, param=param)
+            return FunctionCall(call_id=call.call_id, name=call.name, arguments=call.arguments, id=call.id)
+        case "function_call_output":
+            answer = convert(item, schema.FunctionCallOutputItem, param=param)
+            output = (
+                answer.output
+                if isinstance(answer.output, str)
+                else parts.decode(answer.output, param=f"{param}.output")
+            )
+            return FunctionCallOutput(call_id=answer.call_id, output=output, id=answer.id)
+        case "item_reference":
+            raise InvalidRequest(
+                f"Item references cannot be resolved. {NO_STATE}", code="unsupported_item", param=param
+            )
+        case str() if kind in RAW_ITEMS:
+            return RawItem(item=item)
+        case _:
+            raise InvalidRequest(
+                f"Items of type '{kind}' cannot be carried to Codex.", code="unsupported_item", param=f"{param}.type"
+            )
+
+
+def _message(message: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
+    role = ROLES.get(message.role)
+    if role is None:
+        supported = ", ".join(f"'{name}'" for name in ROLES)
+        raise InvalidRequest(
+            f"Invalid value: '{message.role}'. Supported values are: {supported}.",
+            code="invalid_value",
+            param=f"{param}.role",
+        )
+    content = parts.decode(message.content, param=f"{param}.content")
+    return Message(role=role, parts=content, phase=message.phase, id=message.id)

@@ -1,0 +1,272 @@
+"""`TurnEvent`s → the typed events of the Responses API, and their fold, the response object.
+
+Everything that is opened is closed, indexes are dense, and exactly one terminal event comes last.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from turnbridge.turn import events as ev
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.models import Model
+from turnbridge.wire.openai_errors import error_object
+from turnbridge.wire.output_format import encode_format
+from turnbridge.wire.responses.decode import DecodedResponses
+
+Event: TypeAlias = JsonObject
+
+
+@dataclass(slots=True)
+class _Part:
+    """The part of an item that is being written: its kind, its number there, and the backend's number for it."""
+
+    kind: str
+    position: int
+    source: int
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An item that has been added and is not yet done."""
+
+    index: int
+    item: JsonObject
+    part: _Part | None = None
+
+
+class ResponseEncoder:
+    """Turns one turn's events into the response that a client reads, live or whole."""
+
+    def __init__(self, request: DecodedResponses, model: Model, *, response_id: str, created_at: int) -> None:
+        self._include_encrypted = request.include_encrypted
+        self._envelope = _envelope(request, model, response_id=response_id, created_at=created_at)
+        self._sequence = 0
+        self._open: dict[str, _Open] = {}
+        self._output: list[Json] = []
+        self.failure: ev.TurnFailed | None = None
+        self.usage = ev.Usage()
+
+    @property
+    def response(self) -> JsonObject:
+        """Return the response as it stands; whole once the terminal event has been fed."""
+        return {**self._envelope, "output": list(self._output)}
+
+    def opening(self) -> list[Event]:
+        """Return the events that come before any output."""
+        return [
+            self._event("response.created", response=self.response),
+            self._event("response.in_progress", response=self.response),
+        ]
+
+    def feed(self, event: ev.TurnEvent, *, now: int) -> list[Event]:
+        """Return what an event means to the client."""
+        match event:
+            case ev.TextDelta():
+                return self._delta(event.item_id, "text", 0, event.text)
+            case ev.SummaryDelta():
+                return self._delta(event.item_id, "summary", event.index, event.text)
+            case ev.ReasoningDelta():
+                return self._delta(event.item_id, "reasoning", event.index, event.text)
+            case ev.MessageStarted():
+                return self._add(event.item_id, _message(event.item_id, event.phase))
+            case ev.ReasoningStarted():
+                return self._add(event.item_id, _thought(event.item_id))
+            case ev.MessageDone():
+                return self._message_done(event)
+            case ev.ReasoningDone():
+                return self._done(event.item_id, encrypted=event.encrypted)
+            case ev.TurnCompleted() | ev.TurnIncomplete() | ev.TurnFailed():
+                return self._end(event, now)
+            case _:
+                assert_never(event)
+
+    def _event(self, type_: str, **fields: Json) -> Event:
+        event: Event = {"type": type_, "sequence_number": self._sequence, **fields}
+        self._sequence += 1
+        return event
+
+    def _add(self, item_id: str, item: JsonObject) -> list[Event]:
+        index = len(self._output)
+        self._open[item_id] = _Open(index=index, item=item)
+        self._output.append(item)
+        return [self._event("response.output_item.added", output_index=index, item=_copied(item))]
+
+    def _delta(self, item_id: str, kind: str, source: int, text: str) -> list[Event]:
+        opened = self._open[item_id]
+        happened: list[Event] = []
+        if opened.part is None or (opened.part.kind, opened.part.source) != (kind, source):
+            happened = [*self._close_part(item_id, opened), self._add_part(item_id, opened, kind, source)]
+        part = opened.part
+        if part is None:
+            raise AssertionError("A part was just added.")
+        part.pieces.append(text)
+        happened.append(self._text_event("delta", item_id, opened.index, part, text))
+        return happened
+
+    def _add_part(self, item_id: str, opened: _Open, kind: str, source: int) -> Event:
+        opened.part = _Part(kind, len(_written(opened.item, kind)), source)
+        return self._part_event("added", item_id, opened.index, opened.part, _part(kind, "", []))
+
+    def _close_part(self, item_id: str, opened: _Open, annotations: list[Json] | None = None) -> list[Event]:
+        """Close the part that is being written, and put it into the item."""
+        part, opened.part = opened.part, None
+        if part is None:
+            return []
+        text = "".join(part.pieces)
+        whole = _part(part.kind, text, annotations or [])
+        _written(opened.item, part.kind).append(whole)
+        return [
+            self._text_event("done", item_id, opened.index, part, text),
+            self._part_event("done", item_id, opened.index, part, whole),
+        ]
+
+    def _text_event(self, what: str, item_id: str, index: int, part: _Part, text: str) -> Event:
+        fields: JsonObject = {"item_id": item_id, "output_index": index, **_place(part)}
+        fields["delta" if what == "delta" else "text"] = text
+        if part.kind == "text":
+            fields["logprobs"] = []
+        return self._event(f"response.{_STEMS[part.kind]}.{what}", **fields)
+
+    def _part_event(self, what: str, item_id: str, index: int, part: _Part, content: JsonObject) -> Event:
+        name = "reasoning_summary_part" if part.kind == "summary" else "content_part"
+        return self._event(f"response.{name}.{what}", item_id=item_id, output_index=index, **_place(part), part=content)
+
+    def _message_done(self, event: ev.MessageDone) -> list[Event]:
+        opened = self._open[event.item_id]
+        happened = [] if opened.part else [self._add_part(event.item_id, opened, "text", 0)]
+        annotations: list[Json] = list(event.annotations)
+        happened += [
+            self._event(
+                "response.output_text.annotation.added",
+                item_id=event.item_id,
+                output_index=opened.index,
+                content_index=0,
+                annotation_index=number,
+                annotation=annotation,
+            )
+            for number, annotation in enumerate(annotations)
+        ]
+        happened += self._close_part(event.item_id, opened, annotations)
+        return [*happened, *self._done(event.item_id)]
+
+    def _done(self, item_id: str, *, encrypted: str | None = None, status: str = "completed") -> list[Event]:
+        opened = self._open.pop(item_id)
+        happened = self._close_part(item_id, opened)
+        if "status" in opened.item:
+            opened.item["status"] = status
+        if encrypted is not None and self._include_encrypted:
+            opened.item["encrypted_content"] = encrypted
+        happened.append(self._event("response.output_item.done", output_index=opened.index, item=opened.item))
+        return happened
+
+    def _end(self, terminal: ev.Terminal, now: int) -> list[Event]:
+        completed = isinstance(terminal, ev.TurnCompleted)
+        happened: list[Event] = []
+        for item_id in list(self._open):
+            happened += self._done(item_id, status="completed" if completed else "incomplete")
+        self.usage = terminal.usage
+        if not isinstance(terminal, ev.TurnFailed) or terminal.usage != ev.Usage():
+            self._envelope["usage"] = _usage(terminal.usage)
+        match terminal:
+            case ev.TurnCompleted():
+                status = "completed"
+                self._envelope["completed_at"] = now
+            case ev.TurnIncomplete():
+                status = "incomplete"
+                self._envelope["incomplete_details"] = {"reason": terminal.reason}
+            case ev.TurnFailed():
+                status = "failed"
+                self.failure = terminal
+                error = error_object(terminal.error)
+                self._envelope["error"] = {"code": error["code"], "message": error["message"]}
+        self._envelope["status"] = status
+        return [*happened, self._event(f"response.{status}", response=self.response)]
+
+
+_STEMS = {"text": "output_text", "summary": "reasoning_summary_text", "reasoning": "reasoning_text"}
+_LISTS = {"text": "content", "summary": "summary", "reasoning": "content"}
+
+
+def _place(part: _Part) -> JsonObject:
+    return {"summary_index" if part.kind == "summary" else "content_index": part.position}
+
+
+def _written(item: JsonObject, kind: str) -> list[Json]:
+    """Return the list of an item's finished parts of one kind."""
+    parts = item[_LISTS[kind]]
+    if not isinstance(parts, list):
+        raise AssertionError("An item's parts are a list.")
+    return parts
+
+
+def _part(kind: str, text: str, annotations: list[Json]) -> JsonObject:
+    if kind == "summary":
+        return {"type": "summary_text", "text": text}
+    if kind == "reasoning":
+        return {"type": "reasoning_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
+
+
+def _copied(item: JsonObject) -> JsonObject:
+    """Return an item as it stands: the item itself goes on growing."""
+    return {key: list(value) if isinstance(value, list) else value for key, value in item.items()}
+
+
+def _message(item_id: str, phase: str | None) -> JsonObject:
+    item: JsonObject = {"type": "message", "id": item_id, "status": "in_progress", "role": "assistant", "content": []}
+    return item if phase is None else {**item, "phase": phase}
+
+
+def _thought(item_id: str) -> JsonObject:
+    return {"type": "reasoning", "id": item_id, "summary": [], "content": []}
+
+
+def _usage(usage: ev.Usage) -> JsonObject:
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.input + usage.output,
+    }
+
+
+def _envelope(request: DecodedResponses, model: Model, *, response_id: str, created_at: int) -> JsonObject:
+    """Return every field of the response object, at the values that are in force and not merely asked for."""
+    turn, body = request.turn, request.body
+    metadata: JsonObject = dict(body.metadata or {})
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "status": "in_progress",
+        "background": False,
+        "completed_at": None,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": turn.instructions,
+        "max_output_tokens": turn.max_output_tokens,
+        "max_tool_calls": None,
+        "model": turn.model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "prompt_cache_key": body.prompt_cache_key,
+        "reasoning": {"effort": turn.effort or model.default_effort, "summary": turn.summary},
+        "safety_identifier": body.safety_identifier,
+        "service_tier": turn.service_tier or "default",
+        "store": False,
+        "temperature": 1.0,
+        "text": {"format": encode_format(turn.output), "verbosity": turn.verbosity or "medium"},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_logprobs": 0,
+        "top_p": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "truncation": "auto" if turn.allow_truncation else "disabled",
+        "usage": None,
+        "user": body.user,
+        "metadata": metadata,
+    }

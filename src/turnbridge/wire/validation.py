@@ -1,0 +1,56 @@
+"""A client's JSON → typed values, with every mistake told as OpenAI tells it: what is wrong, and where."""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.items import Json, JsonObject
+
+T = TypeVar("T")
+
+_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>.*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
+
+
+def parse_body(body: bytes) -> JsonObject:
+    """Return the request's JSON object."""
+    try:
+        value: Json = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(
+            f"We could not parse the JSON body of your request: {error}. The API expects a JSON object.",
+            code="invalid_json",
+        ) from error
+    except RecursionError:
+        raise InvalidRequest("The JSON body of your request is nested too deeply.", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise InvalidRequest("The body of the request must be a JSON object.", code="invalid_json")
+    return value
+
+
+def convert(value: Json, shape: type[T], *, param: str = "") -> T:
+    """Return `value` as `shape`; `param` is where the value stands in the request."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), param) from error
+
+
+def unknown_fields(body: JsonObject, shape: type[msgspec.Struct]) -> list[str]:
+    """Return the names in `body` that `shape` does not know and that carry a value."""
+    known = {field.encode_name for field in msgspec.structs.fields(shape)}
+    return [name for name, value in body.items() if name not in known and value is not None]
+
+
+def _invalid(complaint: str, param: str) -> InvalidRequest:
+    place = _PLACE.match(complaint)
+    what, path = (place["what"], place["path"] or "") if place else (complaint, "")
+    where = f"{param}{path}" if param else path.lstrip(".")
+    if missing := _MISSING.match(what):
+        name = f"{where}.{missing['name']}" if where else missing["name"]
+        return InvalidRequest(f"Missing required parameter: '{name}'.", code="missing_required_parameter", param=name)
+    kind = "invalid_type" if what.startswith("Expected `") and "got" in what else "invalid_value"
+    label = "type" if kind == "invalid_type" else "value"
+    return InvalidRequest(f"Invalid {label} for '{where}': {what}.", code=kind, param=where or None)

@@ -1,0 +1,169 @@
+"""What reaches stderr, and in which form."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+import uvicorn
+from dirty_equals import IsStr
+from starlette.types import Receive, Scope, Send
+
+from turnbridge.logs import configure_logging
+from turnbridge.turn.items import JsonObject
+
+SERVER_LOGGERS = ("", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access")
+
+
+@pytest.fixture(autouse=True)
+def _leave_no_trace() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in SERVER_LOGGERS]
+    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield
+    structlog.reset_defaults()
+    for logger, handlers, propagate, level in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+async def no_app(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotImplementedError
+
+
+def failure() -> LookupError:
+    # Made at run time, so that it is in no line of source that a traceback shows.
+    prompt = "".join(["hush", "-", "hush"])
+    try:
+        raise LookupError(len(prompt))
+    except LookupError as error:
+        return error
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[JsonObject]:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return [json.loads(line) for line in captured.err.splitlines()]
+
+
+def test_an_event_is_one_json_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    structlog.get_logger().info("request", status=200, text="two\nlines", odd="\ud800")
+    assert lines(capsys) == [
+        {
+            "event": "request",
+            "level": "info",
+            "timestamp": IsStr(regex=r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"),
+            "status": 200,
+            "text": "two\nlines",
+            "odd": "\ud800",
+        }
+    ]
+
+
+def test_what_the_server_logs_takes_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    uvicorn.Config(no_app, log_config=None)
+    logging.getLogger("uvicorn.error").info("Started server process [%d]", 7, extra={"color_message": "!"})
+    assert lines(capsys) == [
+        {
+            "event": "Started server process [7]",
+            "level": "info",
+            "logger": "uvicorn.error",
+            "timestamp": IsStr(),
+        }
+    ]
+
+
+def test_the_servers_own_access_lines_are_off(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("debug")
+    uvicorn.Config(no_app, log_config=None)
+    access = logging.getLogger("uvicorn.access")
+    access.info('127.0.0.1:1 - "GET /?secret=1 HTTP/1.1" 200')
+    assert not access.hasHandlers()
+    assert lines(capsys) == []
+
+
+def test_libraries_are_heard_from_warnings_up_even_at_debug(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("debug")
+    library = logging.getLogger("some.library")
+    library.info("GET https://example.org/?secret=1")
+    library.warning("careful")
+    assert [line["event"] for line in lines(capsys)] == ["careful"]
+
+
+def test_what_is_below_the_level_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("WARNING")
+    log = structlog.get_logger()
+    log.info("quiet")
+    log.warning("loud")
+    logging.getLogger("uvicorn.error").info("quiet")
+    assert [line["event"] for line in lines(capsys)] == ["loud"]
+
+
+def test_secrets_are_replaced_at_any_depth_and_counts_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    structlog.get_logger().info(
+        "request",
+        authorization="Bearer x",
+        apiKey="x",
+        PROXY_API_KEY="x",
+        metrics_token="x",
+        input_tokens=3,
+        access_token=None,
+        headers=[{"Set-Cookie": "x", "accept": "y"}],
+        auth={"tokens": {"refresh_token": "x", "account": "y"}},
+    )
+    assert lines(capsys) == [
+        {
+            "event": "request",
+            "level": "info",
+            "timestamp": IsStr(),
+            "authorization": "[redacted]",
+            "apiKey": "[redacted]",
+            "PROXY_API_KEY": "[redacted]",
+            "metrics_token": "[redacted]",
+            "input_tokens": 3,
+            "access_token": None,
+            "headers": [{"Set-Cookie": "[redacted]", "accept": "y"}],
+            "auth": {"tokens": {"refresh_token": "[redacted]", "account": "y"}},
+        }
+    ]
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize("through", ["structlog", "logging"])
+def test_a_traceback_is_written_without_local_variables(
+    capsys: pytest.CaptureFixture[str], as_json: bool, through: str
+) -> None:
+    configure_logging("info", json=as_json)
+    log = structlog.get_logger() if through == "structlog" else logging.getLogger("uvicorn.error")
+    # Servers log a failure after they caught it, when it is no longer the exception being handled.
+    log.error("unexpected_fault", exc_info=failure())
+    written = capsys.readouterr().err
+    assert "LookupError: 9" in written
+    assert "hush-hush" not in written
+
+
+def test_a_terminal_gets_a_readable_form(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    configure_logging("info")
+    structlog.get_logger().info("request", status=200)
+    written = capsys.readouterr().err
+    assert "request" in written
+    assert "status" in written
+    assert not written.startswith("{")
+
+
+def test_json_can_be_asked_for_at_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    configure_logging("info", json=True)
+    structlog.get_logger().info("request")
+    assert [line["event"] for line in lines(capsys)] == ["request"]
+
+
+def test_an_unknown_level_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="use debug, info, warning, error or critical"):
+        configure_logging("chatty")
