@@ -5,11 +5,12 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import codex_cli_bin
+import uvicorn
 from starlette.types import ASGIApp
 
 from turnbridge import __version__
@@ -17,8 +18,6 @@ from turnbridge.appserver.backend import CodexBackend
 from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
 from turnbridge.appserver.supervisor import Supervisor
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
-from turnbridge.demo.persona import respond
-from turnbridge.demo.server import ScriptedModel
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
@@ -29,6 +28,8 @@ from turnbridge.web.metrics import Metrics
 
 BYTES_PER_MB = 1024 * 1024
 KEY_FILE = "api-key"
+# How long open answers may take to end when the gateway is told to stop.
+STOP_GRACE_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +41,15 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def running_gateway(settings: Settings, *, api_key: str, demo: bool = False) -> AsyncIterator[Gateway]:
-    """Start everything but the listener; Codex starts in the background, and ends with the context."""
+async def running_gateway(settings: Settings, *, api_key: str, provider: str | None = None) -> AsyncIterator[Gateway]:
+    """Start everything but the listener; Codex starts in the background, and ends with the context.
+
+    `provider` is the base URL of a Responses API to put behind Codex instead of the user's login.
+    """
     async with contextlib.AsyncExitStack() as stack:
-        if demo:
-            model = await stack.enter_async_context(ScriptedModel(respond))
-            spec = demo_spec(settings, model.base_url)
-        else:
-            spec = user_spec(settings)
+        spec = user_spec(settings) if provider is None else provider_spec(settings, provider)
         supervisor = Supervisor(
-            lambda: _start(settings, spec, demo=demo),
+            lambda: _start(settings, spec, with_user=provider is None),
             login_state=lambda: login_state(spec.home),
             login_help=login_help(settings, spec),
         )
@@ -83,6 +83,25 @@ def assemble(settings: Settings, supervisor: Supervisor, media: HttpMediaLoader,
     )
 
 
+def http_server(app: ASGIApp) -> uvicorn.Server:
+    """Return the HTTP server around the application."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=STOP_GRACE_S,
+        )
+    )
+
+
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the factory of uvloop's event loop where there is one."""
+    return uvicorn.Config(None, loop="auto").get_loop_factory()  # type: ignore[arg-type]  # No application is loaded.
+
+
 def new_id(prefix: str) -> str:
     """Return a fresh id in OpenAI's style."""
     return prefix + secrets.token_hex(16)
@@ -93,8 +112,8 @@ def user_spec(settings: Settings) -> CodexSpec:
     return _spec(settings, "codex-home", ())
 
 
-def demo_spec(settings: Settings, base_url: str) -> CodexSpec:
-    """Return Codex with the scripted model behind it, and no user."""
+def provider_spec(settings: Settings, base_url: str) -> CodexSpec:
+    """Return Codex with one provider on the command line, and no user."""
     provider = {"name": "demo", "base_url": base_url, "wire_api": "responses"}
     overrides = [f'model_providers.demo.{key}="{value}"' for key, value in provider.items()]
     retries = [f"model_providers.demo.{kind}_max_retries=0" for kind in ("request", "stream")]
@@ -134,11 +153,11 @@ def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpe
     )
 
 
-async def _start(settings: Settings, spec: CodexSpec, *, demo: bool) -> Worker:
-    if demo:
-        prepare_bare_home(spec.home)
-    else:
+async def _start(settings: Settings, spec: CodexSpec, *, with_user: bool) -> Worker:
+    if with_user:
         prepare_home(spec.home, settings.codex_home)
+    else:
+        prepare_bare_home(spec.home)
     return await start_worker(spec)
 
 

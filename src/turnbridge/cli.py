@@ -9,11 +9,12 @@ import sys
 from typing import Annotated, NoReturn
 
 import typer
-import uvicorn
 from pydantic import ValidationError
 
 from turnbridge import __version__
-from turnbridge.bootstrap import running_gateway, stored_key
+from turnbridge.bootstrap import fastest_loop, http_server, running_gateway, stored_key
+from turnbridge.demo.persona import respond
+from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
 from turnbridge.settings import Settings, complaints, load_settings
 
@@ -21,8 +22,6 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="The OpenAI A
 
 # Refuses a half-configured server with the status that service managers read as "do not try again as it is".
 EXIT_CONFIG = 78
-# How long open answers may take to end when the gateway is told to stop.
-STOP_GRACE_S = 5
 
 
 def _version(value: bool) -> None:
@@ -59,24 +58,19 @@ def serve(
             f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
             "or listen on 127.0.0.1."
         )
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(settings, demo=demo))
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(_serve(settings, demo=demo))
 
 
 async def _serve(settings: Settings, *, demo: bool) -> None:
     api_key = settings.api_key or stored_key(settings.data_dir)
     listener = _listen(settings.host, settings.port)
-    async with running_gateway(settings, api_key=api_key, demo=demo) as gateway:
-        config = uvicorn.Config(
-            gateway.app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            date_header=True,
-            timeout_graceful_shutdown=STOP_GRACE_S,
+    async with contextlib.AsyncExitStack() as stack:
+        model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
+        gateway = await stack.enter_async_context(
+            running_gateway(settings, api_key=api_key, provider=model.base_url if model else None)
         )
-        server = uvicorn.Server(config)
+        server = http_server(gateway.app)
         _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
         await server.serve(sockets=[listener])
 

@@ -31,7 +31,7 @@ class Settings(BaseSettings):
     api_key: str | None = Field(
         None,
         alias="PROXY_API_KEY",
-        description="The key that clients send. Without it, one is made at the first start and kept in the data directory.",
+        description="The key that clients send. Default: one made at the first start and kept in the data directory.",
     )
     data_dir: Path = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("turnbridge", appauthor=False)),

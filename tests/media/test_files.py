@@ -153,9 +153,11 @@ async def test_other_files_are_refused_with_their_type(loader: HttpMediaLoader, 
 
 
 @pytest.mark.anyio
-async def test_a_pdf_becomes_the_text_of_its_pages(loader: HttpMediaLoader) -> None:
+async def test_a_pdf_with_as_many_pages_as_allowed_becomes_their_text() -> None:
+    loader = HttpMediaLoader(pdf_limits=PdfLimits(pages=2))
     file = part(pdf(page("first"), page("second")), filename="two.pdf", mime_type="application/octet-stream")
     assert await loader.file_text(file) == "File: two.pdf\n\nfirst\n\nsecond"
+    await loader.aclose()
 
 
 @pytest.mark.anyio

@@ -20,8 +20,9 @@ WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_METRICS_TOKEN")
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    def __init__(self, receive: Callable[[bytes], None]) -> None:
-        self.receive = receive
+    def __init__(self) -> None:
+        self.early: list[bytes] = []
+        self.receive: Callable[[bytes], None] = self.early.append
         self.stderr: deque[bytes] = deque(maxlen=KEPT_STDERR_CHUNKS)
         self.exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -44,15 +45,14 @@ class AppServerProcess:
         self._pipes = pipes
         # A pipe to a child is always writable; the base class just does not say so.
         self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+        pipes.exited.add_done_callback(lambda _: transport.close())
 
     @classmethod
-    async def start(
-        cls, command: Sequence[str], *, home: Path, cwd: Path, receive: Callable[[bytes], None]
-    ) -> "AppServerProcess":
+    async def start(cls, command: Sequence[str], *, home: Path, cwd: Path) -> "AppServerProcess":
         """Start the child in its own home and working directory."""
         environment = {key: value for key, value in os.environ.items() if key not in WITHHELD_VARIABLES}
         transport, pipes = await asyncio.get_running_loop().subprocess_exec(
-            lambda: _Pipes(receive),
+            _Pipes,
             *command,
             env={**environment, "CODEX_HOME": str(home)},
             cwd=cwd,
@@ -70,6 +70,12 @@ class AppServerProcess:
     def exited(self) -> asyncio.Future[None]:
         """Return a future that resolves when the process is gone."""
         return self._pipes.exited
+
+    def receive_by(self, receive: Callable[[bytes], None]) -> None:
+        """Pass the child's stdout on, from its first byte."""
+        self._pipes.receive = receive
+        for data in self._pipes.early:
+            receive(data)
 
     def write(self, data: bytes) -> None:
         """Write to the child's stdin; data for a child that is gone is dropped, its readers know already."""

@@ -74,11 +74,9 @@ async def start_worker(spec: CodexSpec) -> Worker:
     catalog_file.write_text(json.dumps(bare_catalog(catalog)), encoding="utf-8")
     command = [*spec.command("app-server"), "-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
 
-    connection = Connection(lambda data: process.write(data))
-    try:
-        process = await AppServerProcess.start(command, home=spec.home, cwd=spec.workdir, receive=connection.receive)
-    except OSError as error:
-        raise BackendUnavailable(f"Codex could not be started: {error}") from error
+    process = await _spawn(spec, command)
+    connection = Connection(process.write)
+    process.receive_by(connection.receive)
     process.exited.add_done_callback(
         lambda _: connection.end(BackendUnavailable(f"Codex ended unexpectedly ({process.last_words()})."))
     )
@@ -116,6 +114,13 @@ async def _shake_hands(
     )
 
 
+async def _spawn(spec: CodexSpec, command: list[str]) -> AppServerProcess:
+    try:
+        return await AppServerProcess.start(command, home=spec.home, cwd=spec.workdir)
+    except OSError as error:
+        raise BackendUnavailable(f"Codex could not be started: {error}") from error
+
+
 async def _catalog(spec: CodexSpec) -> JsonObject:
     """Return Codex's model catalogue: the account's own if it can be had, else the one inside the binary."""
     with contextlib.suppress(BackendUnavailable):
@@ -125,10 +130,8 @@ async def _catalog(spec: CodexSpec) -> JsonObject:
 
 async def _read_catalog(spec: CodexSpec, command: list[str]) -> JsonObject:
     printed = bytearray()
-    try:
-        process = await AppServerProcess.start(command, home=spec.home, cwd=spec.workdir, receive=printed.extend)
-    except OSError as error:
-        raise BackendUnavailable(f"Codex could not be started: {error}") from error
+    process = await _spawn(spec, command)
+    process.receive_by(printed.extend)
     done, _ = await asyncio.wait([process.exited], timeout=CATALOG_TIMEOUT_S)
     if not done:
         await process.stop()

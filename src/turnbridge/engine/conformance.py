@@ -74,8 +74,8 @@ class Conformance:
             # It is also the answer to a `$schema` that nobody knows, which must not be looked up.
             schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
         try:
-            # Formats stay unchecked: dialects differ in what a `time` is, the model's decoder has already kept
-            # to one, and a false alarm costs a turn.
+            # Formats stay unchecked: dialects differ in what a `time` is, the model's decoder has kept to one
+            # already, and a false alarm costs a turn.
             validator = draft(schema, offline=True, validate_formats=False)
         except ValueError as error:
             message = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)

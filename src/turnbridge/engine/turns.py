@@ -38,13 +38,15 @@ class TurnRunner:
         self._tokenizer = tokenizer
 
     async def run(self, request: TurnRequest) -> Batches:
-        """Yield the events of the turn in batches, the last of which ends in a `Terminal`; never raises `GatewayError`."""
+        """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one."""
         try:
             ready = replace(request, items=await self._ready_items(request))
-            async with self._backend.open(ready) as conversation:
-                async with aclosing(self._checked(conversation, ready)) as batches:
-                    async for batch in batches:
-                        yield batch
+            async with (
+                self._backend.open(ready) as conversation,
+                aclosing(self._checked(conversation, ready)) as batches,
+            ):
+                async for batch in batches:
+                    yield batch
         except GatewayError as error:
             yield [TurnFailed(error)]
 

@@ -6,7 +6,8 @@ from pathlib import PurePosixPath
 
 _TEXT_TYPES = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
-    r"|application/(x-)?(json|jsonl|ndjson|json5|xml|yaml|toml|javascript|ecmascript|typescript|sql|graphql|sh|csv|tex)",
+    r"|application/(x-)?(json|jsonl|ndjson|json5|xml|yaml|toml|javascript|ecmascript|typescript"
+    r"|sql|graphql|sh|csv|tex)",
     re.IGNORECASE,
 )
 

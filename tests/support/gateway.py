@@ -1,0 +1,87 @@
+"""A whole gateway for tests: HTTP in front, the real Codex behind it, and behind that a model that does as it is told."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import openai
+
+from turnbridge.bootstrap import Gateway, http_server, running_gateway
+from turnbridge.demo.replies import Reply, answer, message
+from turnbridge.demo.server import ScriptedModel, in_order
+from turnbridge.settings import Settings, load_settings
+from turnbridge.turn.items import JsonObject
+
+API_KEY = "sk-test-0123456789abcdef"
+# Longer than anything here takes, shorter than the patience of a test.
+TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bridge:
+    """A running gateway, seen from both banks."""
+
+    url: str
+    gateway: Gateway
+    model: ScriptedModel
+    client: openai.AsyncOpenAI
+    """The official SDK, pointed at the gateway; it never retries, so that every failure is seen."""
+    http: httpx2.AsyncClient
+    """A plain HTTP client that sends the key."""
+
+    def script(self, *replies: Reply) -> None:
+        """Let the model answer the next requests so, and forget what it was asked before."""
+        self.model.requests.clear()
+        self.model.respond = in_order(*replies)
+
+    def says(self, text: str) -> None:
+        """Let the model answer the next request with `text`."""
+        self.script(answer(message(text)))
+
+    def seen(self) -> JsonObject:
+        """Return the only request that the model got since it was scripted."""
+        (request,) = self.model.requests
+        return request.body
+
+
+def test_settings(data_dir: Path, **chosen: object) -> Settings:
+    """Return settings that touch nothing of the user's."""
+    return load_settings(PROXY_DATA_DIR=data_dir, CODEX_HOME=data_dir / "user-codex", **chosen)
+
+
+@contextlib.asynccontextmanager
+async def running_bridge(data_dir: Path, **chosen: object) -> AsyncIterator[Bridge]:
+    """Run a gateway with these settings until the context ends."""
+    async with (
+        ScriptedModel(in_order(), record=True) as model,
+        running_gateway(test_settings(data_dir, **chosen), api_key=API_KEY, provider=model.base_url) as gateway,
+        listening(gateway) as url,
+    ):
+        await gateway.supervisor.worker()
+        async with (
+            openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=API_KEY, max_retries=0, timeout=TIMEOUT_S) as client,
+            httpx2.AsyncClient(
+                base_url=url, headers={"authorization": f"Bearer {API_KEY}"}, timeout=TIMEOUT_S
+            ) as http,
+        ):
+            yield Bridge(url=url, gateway=gateway, model=model, client=client, http=http)
+
+
+@contextlib.asynccontextmanager
+async def listening(gateway: Gateway) -> AsyncIterator[str]:
+    """Serve a gateway on a free loopback port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = http_server(gateway.app)
+        # Signals belong to pytest.
+        server.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
