@@ -18,6 +18,7 @@ from turnbridge.appserver.backend import CodexBackend
 from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
 from turnbridge.appserver.supervisor import Supervisor
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
+from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
@@ -38,6 +39,7 @@ class Gateway:
 
     app: ASGIApp
     supervisor: Supervisor
+    calls: OpenCalls
 
 
 @contextlib.asynccontextmanager
@@ -56,10 +58,15 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
         stack.push_async_callback(_end, asyncio.create_task(supervisor.run()))
         media = HttpMediaLoader()
         stack.push_async_callback(media.aclose)
-        yield Gateway(app=assemble(settings, supervisor, media, api_key=api_key), supervisor=supervisor)
+        calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
+        stack.callback(calls.close)
+        app = assemble(settings, supervisor, media, calls, api_key=api_key)
+        yield Gateway(app=app, supervisor=supervisor, calls=calls)
 
 
-def assemble(settings: Settings, supervisor: Supervisor, media: HttpMediaLoader, *, api_key: str) -> ASGIApp:
+def assemble(
+    settings: Settings, supervisor: Supervisor, media: HttpMediaLoader, calls: OpenCalls, *, api_key: str
+) -> ASGIApp:
     """Join the parts into the application."""
     rules = GenerationRules(
         body_limit_bytes=int(settings.max_body_mb * BYTES_PER_MB),
@@ -70,7 +77,7 @@ def assemble(settings: Settings, supervisor: Supervisor, media: HttpMediaLoader,
     )
     backend = CodexBackend(supervisor)
     models = Models(backend, rules)
-    runner = TurnRunner(backend, media, OpenAITokenizer())
+    runner = TurnRunner(backend, media, OpenAITokenizer(), calls)
     generation = Generation(runner, models, rules, new_id=new_id, now=lambda: int(time.time()))
     return build_app(
         generation,

@@ -65,6 +65,12 @@ class Settings(BaseSettings):
         ge=0,
         description="How long a stream's headers wait for output, so that an early failure is an HTTP status.",
     )
+    parked_turn_ttl_s: float = Field(
+        900,
+        alias="PROXY_PARKED_TURN_TTL_S",
+        gt=0,
+        description="How long a turn waits in Codex for the outputs of its tool calls. Later ones are replayed.",
+    )
     max_body_mb: float = Field(16, alias="PROXY_MAX_BODY_MB", gt=0, description="Largest request body, in MB.")
     cors_allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         (),

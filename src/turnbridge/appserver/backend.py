@@ -3,20 +3,21 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 
-from turnbridge.appserver.connection import CallRefused, Connection, Inbox
+from turnbridge.appserver.connection import CallRefused, Connection
 from turnbridge.appserver.supervisor import Supervisor
 from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
-from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, Message
+from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.decode import TurnDecoder, images_in
-from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, turn_start_params
+from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
+from turnbridge.wire.codex.tools import ToolNames
 
 # When the plan's quota is used up, its reset time is worth a short wait.
 QUOTA_LOOKUP_TIMEOUT_S = 3.0
@@ -28,18 +29,18 @@ class CodexBackend:
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
 
-    @contextlib.asynccontextmanager
-    async def open(self, request: TurnRequest) -> AsyncIterator["CodexConversation"]:
-        """Start a thread that shows the model exactly the request's items."""
+    async def open(self, request: TurnRequest) -> "CodexConversation":
+        """Start a thread that shows the model exactly the request's items and tools."""
         connection = (await self._supervisor.worker()).connection
-        started = await connection.call("thread/start", thread_start_params(request), schema.ThreadStartResult)
-        thread_id = started.thread.id
+        names = ToolNames(tool.name for tool in request.tools)
+        started = await connection.call("thread/start", thread_start_params(request, names), schema.ThreadStartResult)
+        conversation = CodexConversation(connection, started.thread.id, request, names)
         try:
-            conversation = CodexConversation(connection, thread_id, connection.subscribe(thread_id), request)
             await conversation.inject(request.items)
-            yield conversation
-        finally:
-            connection.unsubscribe(thread_id)
+        except BaseException:
+            conversation.close()
+            raise
+        return conversation
 
     async def models(self) -> Sequence[Model]:
         """Return the models that Codex offers."""
@@ -51,17 +52,27 @@ class CodexBackend:
 
 
 class CodexConversation:
-    """One thread in one app-server."""
+    """One thread in one app-server, with at most one turn running."""
 
-    def __init__(self, connection: Connection, thread_id: str, inbox: Inbox, request: TurnRequest) -> None:
+    def __init__(self, connection: Connection, thread_id: str, request: TurnRequest, names: ToolNames) -> None:
         self._connection = connection
         self._thread_id = thread_id
-        self._inbox = inbox
+        self._inbox = connection.subscribe(thread_id)
         self._request = request
+        self._names = names
+        self._decoder = TurnDecoder()
+        self._started: asyncio.Future[msgspec.Raw] | None = None
+        self._asked: dict[str, int | str] = {}
+        self._outputs: dict[str, JsonObject] = {}
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the thread can still go on."""
+        return not self._inbox.failed
 
     async def inject(self, items: Sequence[Item]) -> None:
         """Add items to the history; raises if Codex cannot carry one of them."""
-        params = inject_items_params(self._thread_id, items)
+        params = inject_items_params(self._thread_id, items, self._names)
         try:
             await self._connection.call("thread/inject_items", params, dict[str, msgspec.Raw])
         except CallRefused as refused:
@@ -70,27 +81,54 @@ class CodexConversation:
             await self._check_images(images, len(items))
 
     async def run(self, items: Sequence[Item] = ()) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Let the model answer, and yield what it says; closing this early interrupts the turn."""
+        """Let the model answer, and yield what it says."""
         if items:
             await self.inject(items)
-        decoder = TurnDecoder(allow_truncation=self._request.allow_truncation)
-        started = self._connection.send("turn/start", turn_start_params(self._thread_id, self._request))
-        started.add_done_callback(self._fail_if_refused)
-        over = False
-        try:
-            while not decoder.ended:
-                try:
-                    notes = await self._inbox.batch()
-                except GatewayError as error:
-                    over = True
-                    yield decoder.close(error)
-                    return
-                over = any(isinstance(note, schema.TurnCompleted) for note in notes)
-                if events := [event for note in notes for event in decoder.feed(note)]:
-                    yield await self._with_reset_time(events)
-        finally:
-            if not over:
-                self._interrupt(decoder.turn_id, started)
+        self._decoder = TurnDecoder(self._names, allow_truncation=self._request.allow_truncation)
+        self._started = self._connection.send("turn/start", turn_start_params(self._thread_id, self._request))
+        self._started.add_done_callback(self._fail_if_refused)
+        async with contextlib.aclosing(self._events()) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Give the outputs that the turn waits for, and yield what the model says then."""
+        self._outputs = {output.call_id: tool_output(output.output) for output in outputs}
+        self._decoder.resume()
+        self._answer()
+        async with contextlib.aclosing(self._events()) as batches:
+            async for batch in batches:
+                yield batch
+
+    def close(self) -> None:
+        """Stop listening, and interrupt the turn if it still runs."""
+        self._connection.unsubscribe(self._thread_id)
+        if self._started is not None:
+            self._interrupt(self._decoder.turn_id, self._started)
+
+    async def _events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Yield what Codex tells until the turn ends or waits; its questions are answered in the order that it asks."""
+        while not self._decoder.ended:
+            try:
+                notes = await self._inbox.batch()
+            except GatewayError as error:
+                self._started = None
+                yield self._decoder.close(error)
+                return
+            events: list[TurnEvent] = []
+            for note in notes:
+                if isinstance(note, schema.TurnCompleted):
+                    self._started = None
+                elif isinstance(note, schema.ToolCallAsked):
+                    self._asked[note.call_id] = note.request_id
+                events += self._decoder.feed(note)
+            self._answer()
+            if events:
+                yield await self._with_reset_time(events)
+
+    def _answer(self) -> None:
+        for call_id in [call_id for call_id in self._asked if call_id in self._outputs]:
+            self._connection.answer(self._asked.pop(call_id), self._outputs.pop(call_id))
 
     async def _check_images(self, images: list[ImagePart], echoes: int) -> None:
         """Refuse what Codex could not read: it would put a text in the image's place and carry on.

@@ -16,7 +16,7 @@ from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFau
 from turnbridge.turn.items import Json
 from turnbridge.wire.codex import jsonrpc
 from turnbridge.wire.codex.declines import DECLINES, NOBODY
-from turnbridge.wire.codex.schema import NOTIFICATIONS, Notification
+from turnbridge.wire.codex.schema import NOTIFICATIONS, Notification, ToolCallAsked
 
 log = structlog.get_logger(__name__)
 
@@ -26,19 +26,22 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 30.0
 
 
+_tool_call = msgspec.json.Decoder(ToolCallAsked)
+
+
 class CallRefused(InternalFault):
     """Codex answered a call with an error."""
 
 
 class Inbox:
-    """The notifications of one thread, in order, in batches: all that one read of the pipe brought."""
+    """What Codex tells and asks about one thread, in order, in batches: all that one read of the pipe brought."""
 
     def __init__(self) -> None:
-        self._notes: list[Notification] = []
+        self._notes: list[Notification | ToolCallAsked] = []
         self._error: GatewayError | None = None
         self._arrived = asyncio.Event()
 
-    def put(self, note: Notification) -> None:
+    def put(self, note: Notification | ToolCallAsked) -> None:
         """Add a notification."""
         self._notes.append(note)
         self._arrived.set()
@@ -48,7 +51,12 @@ class Inbox:
         self._error = error
         self._arrived.set()
 
-    async def batch(self) -> list[Notification]:
+    @property
+    def failed(self) -> bool:
+        """Tell whether nothing more can come."""
+        return self._error is not None
+
+    async def batch(self) -> list[Notification | ToolCallAsked]:
         """Wait for notifications and return all that have arrived; raises once the connection has ended."""
         await self._arrived.wait()
         if not self._notes and self._error is not None:
@@ -98,6 +106,10 @@ class Connection:
         if self._ended is None:
             self._write(jsonrpc.encode_request(next(self._ids), method, params))
 
+    def answer(self, request_id: jsonrpc.RequestId, result: Json) -> None:
+        """Answer a request of Codex's."""
+        self._write(jsonrpc.encode_result(request_id, result))
+
     def tell(self, method: str) -> None:
         """Notify Codex."""
         self._write(jsonrpc.encode_notification(method))
@@ -139,6 +151,8 @@ class Connection:
             self._answer(message)
         elif message.id is None:
             self._notify(message.method, message.params)
+        elif message.method == "item/tool/call":
+            self._ask_client(message.id, message.params)
         else:
             self._decline(message.id, message.method)
 
@@ -169,6 +183,14 @@ class Connection:
             self._inboxes[note.thread_id].put(note)
         else:
             self.skipped["late"] += 1
+
+    def _ask_client(self, request_id: jsonrpc.RequestId, params: msgspec.Raw) -> None:
+        """Hand a call of a client's function to whoever runs the turn; it is answered when the client has done so."""
+        asked = msgspec.structs.replace(_tool_call.decode(params), request_id=request_id)
+        if asked.thread_id in self._inboxes:
+            self._inboxes[asked.thread_id].put(asked)
+        else:
+            self._decline(request_id, "item/tool/call")
 
     def _decline(self, request_id: jsonrpc.RequestId, method: str) -> None:
         self.skipped[f"declined {method}"] += 1

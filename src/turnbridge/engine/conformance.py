@@ -29,12 +29,13 @@ MAX_DIGITS = 4000
 # A model mends a few faults at a time; what remains shows in its next answer.
 MAX_PROBLEMS = 3
 
-# The message of a keyword may list a whole enum.
+# The message of a keyword may quote the schema.
 MAX_PROBLEM_CHARS = 300
 
-# The search may give up and name no place: a schema can lead it in circles, and an answer can be large.
-MAX_SEARCHED = 100_000
-MAX_COMPILED = 300
+# The search may give up and name no place: a schema can lead it in circles, and an answer can be large. It
+# compiles every alternative that it meets, so that these are fewer.
+MAX_SEARCHED = 50_000
+MAX_ALTERNATIVES = 300
 
 # Keywords that look at one value, not at what is inside it.
 _OWN_KEYWORDS = (
@@ -43,7 +44,8 @@ _OWN_KEYWORDS = (
     *("minProperties", "maxProperties", "required", "dependentRequired"),
 )
 
-_ROOT = "urn:turnbridge:schema"
+# The name under which alternatives of the schema are compiled; it has a path so that a relative `$id` resolves.
+_ROOT = "https://schema.invalid/root"
 
 
 class _NotJsonError(Exception):
@@ -65,6 +67,7 @@ class Conformance:
 
     schema: JsonObject
     validator: jsonschema_rs.Validator
+    registry: jsonschema_rs.Registry
 
     @classmethod
     def for_schema(cls, schema: JsonObject) -> Self:
@@ -77,10 +80,11 @@ class Conformance:
             # Formats stay unchecked: dialects differ in what a `time` is, the model's decoder has kept to one
             # already, and a false alarm costs a turn.
             validator = draft(schema, offline=True, validate_formats=False)
+            registry = jsonschema_rs.Registry([(_ROOT, schema)])
         except ValueError as error:
             message = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
             raise InvalidRequest(f"Invalid schema: {_cut(message)}.", code="invalid_json_schema") from error
-        return cls(schema=schema, validator=validator)
+        return cls(schema=schema, validator=validator, registry=registry)
 
     @classmethod
     def for_object(cls) -> Self:
@@ -95,7 +99,7 @@ class Conformance:
             return f"The answer is not valid JSON: {error}."
         if self.validator.is_valid(value):
             return None
-        found = _Search(schema=self.schema, draft=type(self.validator)).problems(value)
+        found = _Search(self).problems(value)
         if not found:
             return "The JSON does not match the schema."
         more = "; and more" if len(found) > MAX_PROBLEMS else ""
@@ -174,10 +178,10 @@ def _is_deeper_than(limit: int, value: Json) -> bool:
 class _Search:
     """Looks for the places where a value that does not match its schema goes wrong."""
 
-    def __init__(self, *, schema: JsonObject, draft: type[jsonschema_rs.Validator]) -> None:
-        self._schema = schema
-        self._draft = draft
-        self._registry = jsonschema_rs.Registry([(_ROOT, schema)])
+    def __init__(self, asked: Conformance) -> None:
+        self._schema = asked.schema
+        self._draft = type(asked.validator)
+        self._registry = asked.registry
         self._own: dict[str, jsonschema_rs.Validator] = {}
         self._whole: dict[str, jsonschema_rs.Validator] = {}
 
@@ -186,7 +190,7 @@ class _Search:
         found: list[str] = []
         todo = [_Place(self._schema, "", value, "")]
         for _ in range(MAX_SEARCHED):
-            if not todo or len(found) > MAX_PROBLEMS or len(self._own) + len(self._whole) > MAX_COMPILED:
+            if not todo or len(found) > MAX_PROBLEMS or len(self._whole) > MAX_ALTERNATIVES:
                 break
             place = todo.pop()
             found += [_at(place, problem) for problem in self._own_problems(place)]

@@ -1,30 +1,39 @@
 """What the edges must provide to the engine."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from turnbridge.turn.events import TurnEvent
-from turnbridge.turn.items import FilePart, Item
+from turnbridge.turn.items import FilePart, FunctionCallOutput, Item
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 
 
 class Conversation(Protocol):
-    """A thread in Codex that holds the request's history. Used by one request at a time."""
+    """A thread in Codex that holds a request's history. Used by one request at a time."""
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the thread can still go on."""
+        ...
 
     def run(self, items: Sequence[Item] = ()) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Add `items`, let the model answer, and yield its events in batches, the last of which ends in a `Terminal`.
+        """Add `items`, let the model answer, and yield its events in batches; the last one ends in a `Terminal`."""
+        ...
 
-        Closing the iterator early interrupts the turn in Codex.
-        """
+    def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Give the outputs that the turn waits for since its `CallsAwaited`, and yield events as `run` does."""
+        ...
+
+    def close(self) -> None:
+        """Give the thread up; a turn that still runs, or waits, is interrupted in Codex."""
         ...
 
 
 class Backend(Protocol):
     """Codex, as the engine sees it."""
 
-    def open(self, request: TurnRequest) -> AbstractAsyncContextManager[Conversation]:
+    async def open(self, request: TurnRequest) -> Conversation:
         """Start a thread that shows the model exactly the request's items; raises `GatewayError` if it cannot."""
         ...
 

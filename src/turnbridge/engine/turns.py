@@ -5,13 +5,16 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import NARRATION, OutputLimit
 from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
-from turnbridge.turn.errors import GatewayError, OutputRejected
+from turnbridge.engine.tool_calls import OpenCalls
+from turnbridge.engine.tool_rules import ToolRules
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, OutputRejected
 from turnbridge.turn.events import (
+    CallsAwaited,
     MessageDone,
     ReasoningDelta,
     SummaryDelta,
@@ -32,37 +35,65 @@ Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 class TurnRunner:
     """Runs turns on a backend. Closing the iterator of a run interrupts its turn in Codex."""
 
-    def __init__(self, backend: Backend, media: MediaLoader, tokenizer: Tokenizer) -> None:
+    def __init__(self, backend: Backend, media: MediaLoader, tokenizer: Tokenizer, calls: OpenCalls) -> None:
         self._backend = backend
         self._media = media
         self._tokenizer = tokenizer
+        self._calls = calls
 
     async def run(self, request: TurnRequest) -> Batches:
         """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one."""
         try:
             ready = replace(request, items=await self._ready_items(request))
-            async with (
-                self._backend.open(ready) as conversation,
-                aclosing(self._checked(conversation, ready)) as batches,
-            ):
+            if (claim := self._calls.claim(ready)) is not None:
+                resumed = claim.conversation.resume(claim.outputs)
+                async with aclosing(self._serve(claim.conversation, ready, resumed)) as batches:
+                    # If Codex died while the turn waited, nothing has been told yet: the history is replayed.
+                    first = await anext(batches)
+                    if not _lost(first):
+                        yield first
+                        async for batch in batches:
+                            yield batch
+                        return
+            history = self._calls.restored(ready.items)
+            conversation = await self._backend.open(replace(ready, items=history))
+            async with aclosing(self._serve(conversation, ready, conversation.run())) as batches:
                 async for batch in batches:
                     yield batch
         except GatewayError as error:
             yield [TurnFailed(error)]
+
+    async def _serve(self, conversation: Conversation, request: TurnRequest, source: Batches) -> Batches:
+        """Yield an answer; its conversation is then parked if it waits for the client, else given up."""
+        rules = ToolRules(conversation, request)
+        parked = False
+        try:
+            async with aclosing(self._checked(conversation, request, rules, source)) as batches:
+                async for batch in batches:
+                    if isinstance(batch[-1], CallsAwaited) and rules.leg is not None:
+                        # Before the client hears of the calls: it may answer at once.
+                        self._calls.park(request, conversation, rules.leg)
+                        parked = True
+                    yield batch
+        finally:
+            if not parked:
+                conversation.close()
 
     async def _ready_items(self, request: TurnRequest) -> tuple[Item, ...]:
         """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
         items = tuple([await self._ready_item(item) for item in request.items])
         output = request.output
         if isinstance(output, JsonOfSchema) and not output.enforced:
-            return (*items, _schema_message(output))
+            return (_schema_message(output), *items)
         return items
 
     async def _ready_item(self, item: Item) -> Item:
         if isinstance(item, Message):
             return replace(item, parts=await self._ready_parts(item.parts))
         if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
-            return replace(item, output=await self._ready_parts(item.output))
+            parts = await self._ready_parts(item.output)
+            # One text is the same to the model as a string, and the one form that Codex gives to both.
+            return replace(item, output=parts[0].text if _is_one_text(parts) else parts)
         return item
 
     async def _ready_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -77,50 +108,44 @@ class TurnRunner:
             return TextPart(text=await self._media.file_text(part))
         return part
 
-    async def _checked(self, conversation: Conversation, request: TurnRequest) -> Batches:
+    async def _checked(
+        self, conversation: Conversation, request: TurnRequest, rules: ToolRules, source: Batches
+    ) -> Batches:
         """Yield an answer of the shape that the client asked for.
 
         What a client has read cannot be taken back: a streamed answer that does not conform ends as failed, any other
         is first given one chance to be repaired.
         """
         rule = _rule(request)
-        if rule is None:
-            async with aclosing(self._limited(conversation, request)) as batches:
-                async for batch in batches:
-                    yield batch
-            return
-        if request.streamed:
-            answer = _Answer()
-            async with aclosing(self._limited(conversation, request)) as batches:
-                async for batch in batches:
-                    answer.add(batch)
-                    problem = answer.problem(rule)
-                    yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
-            return
-        first = await self._whole(conversation, request)
-        problem = first.problem(rule)
-        if problem is None:
-            yield first.events
-            return
-        correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
-        second = await self._whole(conversation, request, (correction,))
-        problem = second.problem(rule)
-        usage = first.usage + second.usage
-        ending = replace(second.terminal, usage=usage) if problem is None else _rejected(problem, usage)
-        yield [*second.events[:-1], ending]
-
-    async def _whole(self, conversation: Conversation, request: TurnRequest, items: Sequence[Item] = ()) -> "_Answer":
         answer = _Answer()
-        async with aclosing(self._limited(conversation, request, items)) as batches:
+        async with aclosing(self._limited(rules.apply(source), request)) as batches:
             async for batch in batches:
                 answer.add(batch)
-        return answer
+                if rule is None:
+                    yield batch
+                elif request.streamed:
+                    problem = answer.problem(rule)
+                    yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
+        if rule is None or request.streamed:
+            return
+        problem = answer.problem(rule)
+        if problem is None:
+            yield answer.events
+            return
+        correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
+        repaired = _Answer()
+        async with aclosing(self._limited(rules.apply(conversation.run([correction])), request)) as batches:
+            async for batch in batches:
+                repaired.add(batch)
+        problem = repaired.problem(rule)
+        usage = repaired.usage
+        yield repaired.events if problem is None else [*repaired.events[:-1], _rejected(problem, usage)]
 
-    async def _limited(self, conversation: Conversation, request: TurnRequest, items: Sequence[Item] = ()) -> Batches:
+    async def _limited(self, source: Batches, request: TurnRequest) -> Batches:
         """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there."""
         limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer)
         said: list[str] = []
-        async with aclosing(conversation.run(items)) as batches:
+        async with aclosing(source) as batches:
             async for batch in batches:
                 gated = limit.feed(batch)
                 said += _texts(gated.events)
@@ -159,15 +184,11 @@ class _Answer:
         self.events += batch
 
     @property
-    def terminal(self) -> Terminal:
-        last = self.events[-1]
-        if not isinstance(last, TurnCompleted | TurnIncomplete | TurnFailed):
-            raise AssertionError("A turn's events end in a terminal one.")
-        return last
-
-    @property
     def usage(self) -> Usage:
-        return self.terminal.usage
+        last = self.events[-1]
+        if not isinstance(last, Terminal):
+            raise AssertionError("A turn's events end in a terminal one.")
+        return last.usage
 
     def problem(self, rule: Conformance) -> str | None:
         """Return what is wrong with the answer, if it is complete."""
@@ -175,6 +196,14 @@ class _Answer:
             return None
         spoken = (event for event in self.events if isinstance(event, MessageDone) and event.phase != NARRATION)
         return rule.problem("".join(event.text for event in spoken))
+
+
+def _lost(batch: Sequence[TurnEvent]) -> bool:
+    return isinstance(batch[0], TurnFailed) and isinstance(batch[0].error, BackendUnavailable)
+
+
+def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:
+    return len(parts) == 1 and isinstance(parts[0], TextPart)
 
 
 def _rule(request: TurnRequest) -> Conformance | None:

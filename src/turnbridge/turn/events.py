@@ -94,8 +94,33 @@ class ReasoningDone:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionCallDone:
+    """The model calls one of the client's functions; all calls of one model response come together."""
+
+    item_id: str
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearchDone:
+    """The provider has searched the web; `action` says what for."""
+
+    item_id: str
+    action: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
 class TurnCompleted:
     """The model has said all it wanted, or the client's stop sequence ended it."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class CallsAwaited:
+    """The model waits for the outputs of its calls: this answer is over, the turn is not."""
 
     usage: Usage
 
@@ -119,8 +144,16 @@ class TurnFailed:
     usage: Usage = Usage()
 
 
-Terminal: TypeAlias = TurnCompleted | TurnIncomplete | TurnFailed
+Terminal: TypeAlias = TurnCompleted | CallsAwaited | TurnIncomplete | TurnFailed
 ItemEvent: TypeAlias = (
-    MessageStarted | TextDelta | MessageDone | ReasoningStarted | SummaryDelta | ReasoningDelta | ReasoningDone
+    MessageStarted
+    | TextDelta
+    | MessageDone
+    | ReasoningStarted
+    | SummaryDelta
+    | ReasoningDelta
+    | ReasoningDone
+    | FunctionCallDone
+    | WebSearchDone
 )
 TurnEvent: TypeAlias = ItemEvent | Terminal

@@ -1,9 +1,10 @@
 """The pieces of a conversation as the model sees them: messages, reasoning, calls and their outputs.
 
-Both client APIs decode into these, and Codex's raw items are encoded from them: nothing is flattened to text.
+Both client APIs decode into these, and Codex's raw items are encoded from them: nothing is flattened to text. Two items
+are equal if the model could not tell them apart; ids and places in the request do not count.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class ImagePart:
 
     url: str
     detail: str | None = None
-    param: str
+    param: str = field(compare=False)
     """Where the client wrote it, such as `input[0].content[1]`, so that an error can name it."""
 
 
@@ -41,7 +42,7 @@ class FilePart:
     mime_type: str | None
     data: bytes | None = None
     url: str | None = None
-    param: str
+    param: str = field(compare=False)
 
 
 Part: TypeAlias = TextPart | ImagePart | FilePart
@@ -54,14 +55,14 @@ class Message:
     role: Role
     parts: tuple[Part, ...]
     phase: str | None = None
-    id: str | None = None
+    id: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning:
     """The model's own reasoning, given back so that it can go on from it."""
 
-    id: str | None
+    id: str | None = field(compare=False)
     summary: tuple[str, ...]
     content: tuple[str, ...] | None
     encrypted: str | None
@@ -74,7 +75,7 @@ class FunctionCall:
     call_id: str
     name: str
     arguments: str
-    id: str | None = None
+    id: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ class FunctionCallOutput:
 
     call_id: str
     output: str | tuple[Part, ...]
-    id: str | None = None
+    id: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

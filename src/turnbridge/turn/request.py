@@ -33,6 +33,28 @@ OutputFormat: TypeAlias = PlainText | AnyJsonObject | JsonOfSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function of the client's that the model may call."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    strict: bool = False
+    """Whether the client relies on arguments that conform to `parameters`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSearch:
+    """The provider's own web search, as the client wants it."""
+
+    context_size: str | None = None
+    allowed_domains: tuple[str, ...] = ()
+    location: dict[str, str] = field(default_factory=dict)
+    live: bool = True
+    """Whether pages may be fetched, or only the provider's index be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
     """One turn: the conversation so far, and every wish that Codex or the gateway can meet."""
 
@@ -44,6 +66,12 @@ class TurnRequest:
     verbosity: str | None = None
     service_tier: str | None = None
     output: OutputFormat = field(default_factory=PlainText)
+    tools: tuple[Tool, ...] = ()
+    """The functions that may be called in this turn: what the client's choice forbids is not among them."""
+    must_call: bool = False
+    """Whether the turn must not end without a call."""
+    parallel_calls: bool = True
+    web_search: WebSearch | None = None
     stop: tuple[str, ...] = ()
     max_output_tokens: int | None = None
     allow_truncation: bool = False

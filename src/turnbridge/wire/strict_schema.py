@@ -46,8 +46,10 @@ MAX_NAME_CHARS = 120_000
 MANY_ENUM_VALUES = 250
 MAX_CHARS_OF_MANY_ENUM_VALUES = 15_000
 
-# Compiling takes time that grows faster than the schema; this many JSON values take about a second.
+# Compiling takes time that grows faster than the schema: this many JSON values take about a second. The
+# library's own limit on depth lies a few levels below this one.
 MAX_SCHEMA_VALUES = 50_000
+MAX_SCHEMA_DEPTH = 250
 
 # A message may quote the schema, and a schema may be huge.
 MAX_DETAIL_CHARS = 500
@@ -86,17 +88,17 @@ def check_schema_name(name: str | None, *, param: str) -> str:
 
 def check_json_schema(schema: Json, *, param: str, name: str, use: SchemaUse = "response_format") -> None:
     """Raise unless this is a JSON Schema that can be applied without fetching anything."""
-    _refuse(_flaw(schema), param=param, name=name, use=use)
+    _refuse(_flaw(schema, strict=False), param=param, name=name, use=use)
 
 
 def check_strict_schema(schema: Json, *, param: str, name: str, use: SchemaUse = "response_format") -> None:
     """Raise unless OpenAI takes this schema with `strict: true`."""
-    _refuse(_broken_strict_rule(schema) or _flaw(schema), param=param, name=name, use=use)
+    _refuse(_flaw(schema, strict=True), param=param, name=name, use=use)
 
 
 def is_strict(schema: Json) -> bool:
     """Tell whether OpenAI would take this schema with `strict: true`."""
-    return _broken_strict_rule(schema) is None and _flaw(schema) is None
+    return _flaw(schema, strict=True) is None
 
 
 def _refuse(problem: str | None, *, param: str, name: str, use: SchemaUse) -> None:
@@ -105,40 +107,44 @@ def _refuse(problem: str | None, *, param: str, name: str, use: SchemaUse) -> No
         raise InvalidRequest(f"Invalid schema for {use} '{name}': {detail}", code=CODES[use], param=param)
 
 
-def _flaw(schema: Json) -> str | None:
-    """Return why this is not a JSON Schema that stands on its own."""
+def _flaw(schema: Json, *, strict: bool) -> str | None:
+    """Return the first reason to refuse this schema."""
     if not isinstance(schema, dict):
         return f"{_shown(schema)} is not of type 'object'."
-    if _is_too_large(schema):
-        return f"the schema has more than {MAX_SCHEMA_VALUES} JSON values. Make it smaller."
+    broken = _excess(schema) or (_broken_strict_rule(schema) if strict else None)
+    return broken or _misconstruction(schema)
+
+
+def _excess(schema: JsonObject) -> str | None:
+    """Return why this is too much to be looked at."""
+    level: list[Json] = [schema]
+    values = 0
+    for _ in range(MAX_SCHEMA_DEPTH + 1):
+        values += len(level)
+        if values > MAX_SCHEMA_VALUES:
+            return f"the schema has more than {MAX_SCHEMA_VALUES} JSON values. Make it smaller."
+        containers = [value for value in level if isinstance(value, dict | list)]
+        if not containers:
+            return None
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    return f"the schema has more than {MAX_SCHEMA_DEPTH} levels of JSON. Use '$ref' and '$defs'."
+
+
+def _misconstruction(schema: JsonObject) -> str | None:
+    """Return why this is not a JSON Schema that stands on its own."""
     try:
         # Not `jsonschema_rs.meta`: it fetches an unknown `$schema`, and only validators can be told not to.
         jsonschema_rs.validator_cls_for(schema)(schema, offline=True)
     except jsonschema_rs.ValidationError as error:
         return f"In context={tuple(map(str, error.instance_path))}, {error.message}."
     except ValueError as error:
-        # The library's own limit on nesting, or text that is not Unicode.
+        # Text that is not Unicode.
         return f"{error}."
     return None
 
 
-def _is_too_large(schema: JsonObject) -> bool:
-    todo: list[Json] = [schema]
-    for _ in range(MAX_SCHEMA_VALUES):
-        if not todo:
-            return False
-        value = todo.pop()
-        if isinstance(value, dict):
-            todo.extend(value.values())
-        elif isinstance(value, list):
-            todo.extend(value)
-    return bool(todo)
-
-
-def _broken_strict_rule(root: Json) -> str | None:
+def _broken_strict_rule(root: JsonObject) -> str | None:
     """Return the first rule of strict schemas that this one breaks, in OpenAI's words."""
-    if not isinstance(root, dict):
-        return f"{_shown(root)} is not of type 'object'."
     if root.get("type") != "object":
         found = _shown(root.get("type"))
         return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{found}\"'."
@@ -161,7 +167,7 @@ def _broken_strict_rule(root: Json) -> str | None:
 
 
 def _walk(root: JsonObject) -> Iterator[_Place]:
-    """Yield the root and all schemas below it as they are written, however deep."""
+    """Yield the root and all schemas below it in the order in which they are written."""
     todo = [_Place((), root, 0)]
     while todo:
         place = todo.pop()

@@ -1,7 +1,7 @@
 """A Chat Completions request → `TurnRequest`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, JsonObject, Message, Part, TextPart
@@ -11,6 +11,7 @@ from turnbridge.wire.chat import schema
 from turnbridge.wire.output_format import check_mentions_json, decode_format
 from turnbridge.wire.pairing import check_pairs
 from turnbridge.wire.parts import PartsDecoder
+from turnbridge.wire.tools import ToolUse, decode_functions, decode_tools, decode_web_search
 from turnbridge.wire.validation import convert, unknown_fields
 
 # OpenAI's own bound on `n`; each choice is a turn of its own.
@@ -20,9 +21,6 @@ UNSUPPORTED = {
     "logprobs": "Codex gives no log probabilities.",
     "top_logprobs": "Codex gives no log probabilities.",
     "audio": "Codex produces text only.",
-    "tools": "Tools are not carried yet.",
-    "functions": "Tools are not carried yet.",
-    "web_search_options": "Web search is not carried yet.",
 }
 # Codex has no such wish on its own request, and the gateway cannot meet it instead. The default is what happens anyway.
 UNMET: dict[str, Json] = {
@@ -46,6 +44,8 @@ class DecodedChat:
     turn: TurnRequest
     choices: int
     include_usage: bool
+    legacy_functions: bool
+    """Whether the client speaks of `functions`, and wants its calls in that form."""
 
 
 def decode(body: JsonObject) -> DecodedChat:
@@ -64,6 +64,7 @@ def decode(body: JsonObject) -> DecodedChat:
     check_pairs(items, param="messages")
     output = _format(request.response_format)
     check_mentions_json(output, items, None, param="messages")
+    tools, legacy = _tools(request)
     tier, tier_met = parameters.carried_tier(request.service_tier)
     ignored = [
         *parameters.unmet(body, UNMET),
@@ -81,6 +82,11 @@ def decode(body: JsonObject) -> DecodedChat:
         verbosity=parameters.one_of(request.verbosity, parameters.VERBOSITIES, param="verbosity"),
         service_tier=tier,
         output=output,
+        tools=tools.tools,
+        must_call=tools.must_call,
+        # The legacy form has room for one call only.
+        parallel_calls=request.parallel_tool_calls is not False and not legacy,
+        web_search=tools.web_search,
         stop=parameters.stop_sequences(request.stop),
         max_output_tokens=_token_limit(request),
         metadata=parameters.carried_metadata(
@@ -95,6 +101,7 @@ def decode(body: JsonObject) -> DecodedChat:
         turn=turn,
         choices=_choices(request.n),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
+        legacy_functions=legacy,
     )
 
 
@@ -160,6 +167,16 @@ def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tu
     if message.content is None:
         raise _missing(f"{param}.content")
     return parts.decode(message.content, param=f"{param}.content")
+
+
+def _tools(request: schema.ChatRequest) -> tuple[ToolUse, bool]:
+    """Return the tools, and whether they are the legacy functions."""
+    if request.functions and not request.tools:
+        return decode_functions(request.functions, request.function_call), True
+    tools = decode_tools(request.tools or [], request.tool_choice)
+    if request.web_search_options is not None:
+        tools = replace(tools, web_search=decode_web_search(request.web_search_options, param="web_search_options"))
+    return tools, False
 
 
 def _format(wanted: JsonObject | None) -> OutputFormat:

@@ -22,6 +22,7 @@ class _Choice:
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     annotations: list[Json] = field(default_factory=list)
+    calls: list[ev.FunctionCallDone] = field(default_factory=list)
     phases: dict[str, str | None] = field(default_factory=dict)
     writing: dict[str, tuple[str, int]] = field(default_factory=dict)
     """For each side, which part of which item was written last."""
@@ -41,6 +42,7 @@ class ChatEncoder:
             "system_fingerprint": None,
         }
         self._include_usage = request.include_usage
+        self._legacy = request.legacy_functions
         self._choices = [_Choice() for _ in range(request.choices)]
         self.failure: ev.TurnFailed | None = None
 
@@ -58,7 +60,7 @@ class ChatEncoder:
         choices: list[Json] = [
             {
                 "index": index,
-                "message": _message(choice),
+                "message": _message(choice, legacy=self._legacy),
                 "logprobs": None,
                 "finish_reason": choice.finish_reason,
             }
@@ -91,8 +93,14 @@ class ChatEncoder:
                 return []
             case ev.ReasoningStarted() | ev.ReasoningDone():
                 return []
+            case ev.FunctionCallDone():
+                return self._call(index, event)
+            case ev.WebSearchDone():
+                return []
             case ev.TurnCompleted():
                 return self._finish(index, "stop", event.usage)
+            case ev.CallsAwaited():
+                return self._finish(index, "function_call" if self._legacy else "tool_calls", event.usage)
             case ev.TurnIncomplete():
                 reason = "length" if event.reason == "max_output_tokens" else "content_filter"
                 return self._finish(index, reason, event.usage)
@@ -118,6 +126,20 @@ class ChatEncoder:
         (choice.content if side == "content" else choice.reasoning).append(text)
         return [self._chunk(index, {side: text})]
 
+    def _call(self, index: int, call: ev.FunctionCallDone) -> list[JsonObject]:
+        """Return the call's id and name first, then its arguments."""
+        choice = self._choices[index]
+        number = len(choice.calls)
+        choice.calls.append(call)
+        head: JsonObject = {"name": call.name, "arguments": ""}
+        body: JsonObject = {"arguments": call.arguments}
+        if self._legacy:
+            deltas: list[JsonObject] = [{"function_call": head}, {"function_call": body}]
+        else:
+            first: JsonObject = {"index": number, "id": call.call_id, "type": "function", "function": head}
+            deltas = [{"tool_calls": [first]}, {"tool_calls": [{"index": number, "function": body}]}]
+        return [self._chunk(index, delta) for delta in (deltas if call.arguments else deltas[:1])]
+
     def _finish(self, index: int, reason: str, usage: ev.Usage) -> list[JsonObject]:
         choice = self._choices[index]
         choice.finish_reason, choice.usage = reason, usage
@@ -132,13 +154,21 @@ class ChatEncoder:
         return {**chunk, "usage": None} if self._include_usage else chunk
 
 
-def _message(choice: _Choice) -> JsonObject:
+def _message(choice: _Choice, *, legacy: bool) -> JsonObject:
+    text = "".join(choice.content)
     message: JsonObject = {
         "role": "assistant",
-        "content": "".join(choice.content),
+        "content": None if choice.calls and not text else text,
         "refusal": None,
         "annotations": [_chat_annotation(annotation) for annotation in choice.annotations],
     }
+    if choice.calls and legacy:
+        message["function_call"] = {"name": choice.calls[0].name, "arguments": choice.calls[0].arguments}
+    elif choice.calls:
+        message["tool_calls"] = [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in choice.calls
+        ]
     reasoning = "".join(choice.reasoning)
     return {**message, "reasoning_content": reasoning} if reasoning else message
 

@@ -15,6 +15,7 @@ from turnbridge.turn import events as ev
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.errors import CONTEXT_WORDS, gateway_error, incomplete_reason
+from turnbridge.wire.codex.tools import ToolNames
 
 # Items that show Codex acting by itself. The recipe switches all of them off; if one comes, the recipe has failed.
 HOST_ACTIONS = frozenset({"commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "imageView"})
@@ -40,17 +41,28 @@ class _OpenReasoning:
 
 
 class TurnDecoder:
-    """Follows one turn from `turn/started` to its terminal event; later notifications are ignored."""
+    """Follows one turn from `turn/started` to its terminal event; later notifications are ignored.
 
-    def __init__(self, *, allow_truncation: bool = False) -> None:
+    A turn that waits for outputs has ended for now; `resume` lets it go on.
+    """
+
+    def __init__(self, names: ToolNames | None = None, *, allow_truncation: bool = False) -> None:
+        self._names = names or ToolNames(())
         self._allow_truncation = allow_truncation
+        self._calls: list[ev.FunctionCallDone] = []
+        self._known_calls: set[str] = set()
         self._messages: dict[str, _OpenMessage] = {}
         self._thoughts: dict[str, _OpenReasoning] = {}
         self._usage = ev.Usage()
         self.turn_id: str | None = None
         self.ended = False
 
-    def feed(self, note: schema.Notification) -> list[ev.TurnEvent]:
+    def resume(self) -> None:
+        """Go on after the outputs of the calls have been given; usage is counted anew."""
+        self._usage = ev.Usage()
+        self.ended = False
+
+    def feed(self, note: schema.Notification | schema.ToolCallAsked) -> list[ev.TurnEvent]:
         """Return what a notification means."""
         if self.ended:
             return []
@@ -76,7 +88,8 @@ class TurnDecoder:
         | schema.ReasoningTextDelta
         | schema.RawItemCompleted
         | schema.RawResponseCompleted
-        | schema.ErrorReported,
+        | schema.ErrorReported
+        | schema.ToolCallAsked,
     ) -> list[ev.TurnEvent]:
         match note:
             case schema.AgentMessageDelta():
@@ -91,7 +104,9 @@ class TurnDecoder:
                 return self._raw_item(note.item)
             case schema.RawResponseCompleted():
                 self._count(note.usage)
-                return []
+                return self._calls_made()
+            case schema.ToolCallAsked():
+                return self._asked(note)
             case schema.ErrorReported():
                 return self._attempt_failed(note)
             case _:
@@ -137,7 +152,41 @@ class TurnDecoder:
             return self._message_done(item)
         if item.type == "reasoning":
             return self._reasoning_done(item)
+        if item.type == "function_call":
+            self._call(item)
+        if item.type == "web_search_call" and item.id is not None:
+            action: JsonObject = {key: _decoded(value) for key, value in (item.action or {}).items()}
+            return [ev.WebSearchDone(item.id, action)]
         return []
+
+    def _call(self, item: schema.RawItem) -> None:
+        """Keep a call until its batch is whole.
+
+        Codex itself answers calls to functions that nobody declared, and calls whose arguments are not JSON.
+        """
+        name = self._names.to_client(item.name)
+        if name is not None and _is_json(item.arguments):
+            self._known_calls.add(item.call_id)
+            self._calls.append(ev.FunctionCallDone(item.id or item.call_id, item.call_id, name, item.arguments))
+
+    def _calls_made(self) -> list[ev.TurnEvent]:
+        if not self._calls:
+            return []
+        calls, self._calls = self._calls, []
+        return [*calls, *self._end(ev.CallsAwaited(self._usage))]
+
+    def _asked(self, asked: schema.ToolCallAsked) -> list[ev.TurnEvent]:
+        """Report a call that came by no item of its own: a script of the model's made it (code mode).
+
+        Codex asks for a known call as soon as the model has written it, while the batch may still grow.
+        """
+        if asked.call_id in self._known_calls:
+            return []
+        self._known_calls.add(asked.call_id)
+        name = self._names.to_client(asked.tool) or asked.tool
+        arguments = bytes(asked.arguments).decode()
+        self._calls.append(ev.FunctionCallDone(f"fc_{asked.call_id}", asked.call_id, name, arguments))
+        return self._calls_made()
 
     def _message_done(self, item: schema.RawItem) -> list[ev.TurnEvent]:
         item_id = item.id if item.id in self._messages else next(iter(self._messages), item.id or "msg")
@@ -239,6 +288,14 @@ def _joined(parts: list[schema.RawPart]) -> tuple[str, tuple[JsonObject, ...]]:
             annotations.append(moved)
         text += part.text
     return text, tuple(annotations)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _decoded(raw: msgspec.Raw) -> Json:

@@ -21,8 +21,9 @@ from turnbridge.turn.items import (
     Reasoning,
     TextPart,
 )
-from turnbridge.turn.request import JsonOfSchema, TurnRequest
+from turnbridge.turn.request import JsonOfSchema, TurnRequest, WebSearch
 from turnbridge.wire.codex.schema import UNWANTED_NOTIFICATIONS
+from turnbridge.wire.codex.tools import ToolNames, dynamic_tools
 
 # Larger than any history, so that Codex neither cuts tool outputs nor compacts: the provider says what is too long.
 NO_LIMIT = 10_000_000
@@ -56,6 +57,8 @@ SWITCHED_OFF = (
     "view_image",
 )
 
+NO_TOOLS: JsonObject = {"experimental_request_user_input": {"enabled": False}}
+
 THREAD_CONFIG: JsonObject = {
     "features": dict.fromkeys(SWITCHED_OFF, False),
     "web_search": "disabled",
@@ -64,7 +67,7 @@ THREAD_CONFIG: JsonObject = {
     "include_apps_instructions": False,
     "include_collaboration_mode_instructions": False,
     "skills": {"include_instructions": False, "bundled": {"enabled": False}},
-    "tools": {"experimental_request_user_input": {"enabled": False}},
+    "tools": NO_TOOLS,
     "project_doc_max_bytes": 0,
     "tool_output_token_limit": NO_LIMIT,
 }
@@ -86,11 +89,14 @@ def bare_catalog(catalog: JsonObject) -> JsonObject:
     return {**catalog, "models": [{**model, **CATALOG_OVERRIDES} for model in models if isinstance(model, dict)]}
 
 
-def thread_start_params(request: TurnRequest) -> JsonObject:
-    """Return a thread that holds nothing but the client's instructions."""
+def thread_start_params(request: TurnRequest, names: ToolNames) -> JsonObject:
+    """Return a thread that holds nothing but the client's instructions and tools."""
     config = dict(THREAD_CONFIG)
     if request.verbosity is not None:
         config["model_verbosity"] = request.verbosity
+    if request.web_search is not None:
+        config["web_search"] = "live" if request.web_search.live else "cached"
+        config["tools"] = {**NO_TOOLS, "web_search": _web_search(request.web_search)}
     return {
         "model": request.model,
         "baseInstructions": request.instructions or "",
@@ -99,6 +105,7 @@ def thread_start_params(request: TurnRequest) -> JsonObject:
         "approvalPolicy": "never",
         "sandbox": "read-only",
         "experimentalRawEvents": True,
+        "dynamicTools": dynamic_tools(request.tools, names),
         "config": config,
     }
 
@@ -119,12 +126,29 @@ def turn_start_params(thread_id: str, request: TurnRequest) -> JsonObject:
     return params
 
 
-def inject_items_params(thread_id: str, items: Iterable[Item]) -> JsonObject:
+def tool_output(output: str | tuple[Part, ...]) -> JsonObject:
+    """Return the answer to `item/tool/call`."""
+    parts: tuple[Part, ...] = (TextPart(text=output),) if isinstance(output, str) else output
+    content: list[Json] = []
+    for part in parts:
+        match part:
+            case TextPart():
+                content.append({"type": "inputText", "text": part.text})
+            case ImagePart():
+                content.append({"type": "inputImage", "imageUrl": part.url})
+            case FilePart():
+                raise InternalFault("A file reached Codex without having been turned into text.")
+            case _:
+                assert_never(part)
+    return {"contentItems": content, "success": True}
+
+
+def inject_items_params(thread_id: str, items: Iterable[Item], names: ToolNames) -> JsonObject:
     """Return the history as raw Responses items."""
-    return {"threadId": thread_id, "items": [raw_item(item) for item in items]}
+    return {"threadId": thread_id, "items": [raw_item(item, names) for item in items]}
 
 
-def raw_item(item: Item) -> Json:
+def raw_item(item: Item, names: ToolNames) -> Json:
     """Return one item as the Responses API writes it."""
     match item:
         case Message():
@@ -138,9 +162,10 @@ def raw_item(item: Item) -> Json:
                 raw["content"] = [{"type": "reasoning_text", "text": text} for text in item.content]
             return _with_id(item.id, raw, encrypted_content=item.encrypted)
         case FunctionCall():
+            name = names.to_codex(item.name)
             return _with_id(
                 item.id,
-                {"type": "function_call", "call_id": item.call_id, "name": item.name, "arguments": item.arguments},
+                {"type": "function_call", "call_id": item.call_id, "name": name, "arguments": item.arguments},
             )
         case FunctionCallOutput():
             output: Json = (
@@ -153,6 +178,17 @@ def raw_item(item: Item) -> Json:
             return item.item
         case _:
             assert_never(item)
+
+
+def _web_search(wanted: WebSearch) -> JsonObject:
+    search: JsonObject = {}
+    if wanted.context_size is not None:
+        search["context_size"] = wanted.context_size
+    if wanted.allowed_domains:
+        search["allowed_domains"] = list(wanted.allowed_domains)
+    if wanted.location:
+        search["location"] = dict(wanted.location)
+    return search
 
 
 def _raw_part(part: Part, *, text_type: str) -> Json:

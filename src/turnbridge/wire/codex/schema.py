@@ -121,6 +121,18 @@ class TurnCompleted(Wire, frozen=True):
     turn: TurnRef
 
 
+class ToolCallAsked(Wire, frozen=True):
+    """`item/tool/call`: a request of Codex's, to be answered with the output of a client's function."""
+
+    thread_id: str
+    turn_id: str
+    call_id: str
+    tool: str
+    arguments: msgspec.Raw
+    request_id: int | str = 0
+    """The JSON-RPC id to answer under; not part of the parameters."""
+
+
 Notification: TypeAlias = (
     TurnStarted
     | ItemStarted
@@ -187,6 +199,10 @@ class RawItem(msgspec.Struct, frozen=True):
     content: list[RawPart] | None = None
     summary: list[RawPart] | None = None
     encrypted_content: str | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    action: dict[str, msgspec.Raw] | None = None
     output: str | list[RawPart] | None = None
 
     def images(self) -> int:

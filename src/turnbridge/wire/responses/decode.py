@@ -21,6 +21,7 @@ from turnbridge.wire.output_format import check_mentions_json, decode_format
 from turnbridge.wire.pairing import check_pairs
 from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.responses import schema
+from turnbridge.wire.tools import decode_tools
 from turnbridge.wire.validation import convert, unknown_fields
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -39,7 +40,6 @@ UNSUPPORTED = {
     "background": NO_STATE,
     "prompt": "Stored prompts live at OpenAI; send the text itself.",
     "top_logprobs": "Codex gives no log probabilities.",
-    "tools": "Tools are not carried yet.",
 }
 # Codex has no such wish on its own request, and the gateway cannot meet it instead. The default is what happens anyway.
 UNMET: dict[str, Json] = {
@@ -75,6 +75,7 @@ def decode(body: JsonObject) -> DecodedResponses:
     check_pairs(items, param="input")
     output = _format(request)
     check_mentions_json(output, items, request.instructions, param="input")
+    tools = decode_tools(request.tools or [], request.tool_choice)
     include = request.include or []
     if any("logprobs" in name for name in include):
         parameters.refuse({"include": True}, {"include": "Codex gives no log probabilities."})
@@ -102,6 +103,10 @@ def decode(body: JsonObject) -> DecodedResponses:
         ),
         service_tier=tier,
         output=output,
+        tools=tools.tools,
+        must_call=tools.must_call,
+        parallel_calls=request.parallel_tool_calls is not False,
+        web_search=tools.web_search,
         stop=parameters.stop_sequences(request.stop),
         max_output_tokens=parameters.at_least(
             request.max_output_tokens, LEAST_OUTPUT_TOKENS, param="max_output_tokens"

@@ -76,7 +76,11 @@ class ResponseEncoder:
                 return self._message_done(event)
             case ev.ReasoningDone():
                 return self._done(event.item_id, encrypted=event.encrypted)
-            case ev.TurnCompleted() | ev.TurnIncomplete() | ev.TurnFailed():
+            case ev.FunctionCallDone():
+                return self._call(event)
+            case ev.WebSearchDone():
+                return self._search(event)
+            case ev.TurnCompleted() | ev.CallsAwaited() | ev.TurnIncomplete() | ev.TurnFailed():
                 return self._end(event, now)
             case _:
                 assert_never(event)
@@ -150,6 +154,34 @@ class ResponseEncoder:
         happened += self._close_part(event.item_id, opened, annotations)
         return [*happened, *self._done(event.item_id)]
 
+    def _call(self, call: ev.FunctionCallDone) -> list[Event]:
+        item: JsonObject = {
+            "type": "function_call",
+            "id": call.item_id,
+            "call_id": call.call_id,
+            "name": call.name,
+            "arguments": "",
+            "status": "in_progress",
+        }
+        happened = self._add(call.item_id, item)
+        place: JsonObject = {"item_id": call.item_id, "output_index": self._open[call.item_id].index}
+        if call.arguments:
+            happened.append(self._event("response.function_call_arguments.delta", **place, delta=call.arguments))
+        item["arguments"] = call.arguments
+        happened.append(
+            self._event("response.function_call_arguments.done", **place, name=call.name, arguments=call.arguments)
+        )
+        return [*happened, *self._done(call.item_id)]
+
+    def _search(self, search: ev.WebSearchDone) -> list[Event]:
+        item: JsonObject = {"type": "web_search_call", "id": search.item_id, "status": "in_progress"}
+        happened = self._add(search.item_id, item)
+        place: JsonObject = {"item_id": search.item_id, "output_index": self._open[search.item_id].index}
+        for step in ("in_progress", "searching", "completed"):
+            happened.append(self._event(f"response.web_search_call.{step}", **place))
+        item["action"] = dict(search.action)
+        return [*happened, *self._done(search.item_id)]
+
     def _done(self, item_id: str, *, encrypted: str | None = None, status: str = "completed") -> list[Event]:
         opened = self._open.pop(item_id)
         happened = self._close_part(item_id, opened)
@@ -161,7 +193,7 @@ class ResponseEncoder:
         return happened
 
     def _end(self, terminal: ev.Terminal, now: int) -> list[Event]:
-        completed = isinstance(terminal, ev.TurnCompleted)
+        completed = isinstance(terminal, ev.TurnCompleted | ev.CallsAwaited)
         happened: list[Event] = []
         for item_id in list(self._open):
             happened += self._done(item_id, status="completed" if completed else "incomplete")
@@ -169,7 +201,7 @@ class ResponseEncoder:
         if not isinstance(terminal, ev.TurnFailed) or terminal.usage != ev.Usage():
             self._envelope["usage"] = _usage(terminal.usage)
         match terminal:
-            case ev.TurnCompleted():
+            case ev.TurnCompleted() | ev.CallsAwaited():
                 status = "completed"
                 self._envelope["completed_at"] = now
             case ev.TurnIncomplete():
@@ -250,7 +282,7 @@ def _envelope(request: DecodedResponses, model: Model, *, response_id: str, crea
         "max_tool_calls": None,
         "model": turn.model,
         "output": [],
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": turn.parallel_calls,
         "previous_response_id": None,
         "prompt_cache_key": body.prompt_cache_key,
         "reasoning": {"effort": turn.effort or model.default_effort, "summary": turn.summary},
@@ -259,8 +291,8 @@ def _envelope(request: DecodedResponses, model: Model, *, response_id: str, crea
         "store": False,
         "temperature": 1.0,
         "text": {"format": encode_format(turn.output), "verbosity": turn.verbosity or "medium"},
-        "tool_choice": "auto",
-        "tools": [],
+        "tool_choice": body.tool_choice or "auto",
+        "tools": list(body.tools or []),
         "top_logprobs": 0,
         "top_p": 1.0,
         "presence_penalty": 0.0,

@@ -1,0 +1,209 @@
+"""Calls that wait for a client between two of its requests: the turn stays open in Codex, and is resumed by the request
+that brings the outputs, if that continues exactly what was left. Any other request is replayed, with the model's own
+words put back into its history as far as they are still held.
+"""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+from turnbridge.engine.ports import Conversation
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, ImagePart, Item, Json, Message, Reasoning, TextPart
+from turnbridge.turn.request import TurnRequest
+
+# A parked turn holds a thread in Codex's memory, about a megabyte.
+MOST_PARKED = 256
+# A leg's own words are a few kilobytes; clients come back to old calls for as long as the conversation lasts.
+MOST_REMEMBERED = 4096
+
+NARRATION = "commentary"
+# How the chat route joins separate messages into its one text.
+BETWEEN = "\n\n"
+# The only detail that Codex gives to an image in the output of a call; others need a replay.
+ANSWERED_DETAIL = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """What was said in a turn up to the calls that the client has to answer."""
+
+    items: tuple[Item, ...]
+    """All of it: thoughts, messages, calls, and what the gateway itself answered."""
+    shown: tuple[str, ...]
+    """The ids of the calls that the client was given."""
+    presets: tuple[FunctionCallOutput, ...] = ()
+    """The gateway's own outputs for calls that the client was not given."""
+
+    def is_told_by(self, said: Sequence[Item]) -> bool:
+        """Tell whether a client's account of this leg is true; thoughts and narration may be missing from it."""
+        calls = [item for item in self.items if isinstance(item, FunctionCall) and item.call_id in self.shown]
+        told = [item for item in said if isinstance(item, FunctionCall)]
+        if len(calls) != len(told) or not all(map(_same_call, calls, told)):
+            return False
+        account = _texts(said)
+        return account in (_texts(self.items), _texts(self.items, narrated=False))
+
+    def outputs(self, given: Sequence[FunctionCallOutput]) -> list[FunctionCallOutput]:
+        """Return the outputs of all open calls, in the order of the calls."""
+        by_call = {output.call_id: output for output in (*given, *self.presets)}
+        calls = (item.call_id for item in self.items if isinstance(item, FunctionCall))
+        return [by_call[call_id] for call_id in calls if call_id in by_call]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parked:
+    request: TurnRequest
+    conversation: Conversation
+    leg: Leg
+    expiry: asyncio.TimerHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A turn that can go on, and the outputs that it waits for."""
+
+    conversation: Conversation
+    outputs: list[FunctionCallOutput]
+
+
+class OpenCalls:
+    """The turns that wait for outputs, and the memory of those that did."""
+
+    def __init__(self, *, ttl_s: float) -> None:
+        self._ttl_s = ttl_s
+        self._parked: OrderedDict[str, _Parked] = OrderedDict()
+        self._legs: OrderedDict[str, Leg] = OrderedDict()
+
+    def park(self, request: TurnRequest, conversation: Conversation, leg: Leg) -> None:
+        """Keep a turn open until its outputs come, its time is up, or there are too many."""
+        if leg.shown[0] in self._parked:
+            self._drop(leg.shown[0])
+        expiry = asyncio.get_running_loop().call_later(self._ttl_s, self._drop, leg.shown[0])
+        self._parked[leg.shown[0]] = _Parked(request=request, conversation=conversation, leg=leg, expiry=expiry)
+        while len(self._parked) > MOST_PARKED:
+            self._drop(next(iter(self._parked)))
+        self._legs[leg.shown[0]] = leg
+        while len(self._legs) > MOST_REMEMBERED:
+            self._legs.popitem(last=False)
+
+    def claim(self, request: TurnRequest) -> Claim | None:
+        """Return the turn that this request continues, if one waits for just this."""
+        before, given = _split(request.items)
+        first = next((output.call_id for output in given if output.call_id in self._parked), None)
+        if first is None:
+            return None
+        parked = self._parked[first]
+        known = parked.request.items
+        fits = (
+            parked.conversation.alive
+            and _settings(parked.request) == _settings(request)
+            and {output.call_id for output in given} == set(parked.leg.shown)
+            and before[: len(known)] == known
+            and parked.leg.is_told_by(before[len(known) :])
+        )
+        if not fits:
+            return None
+        if not all(map(_answerable, given)):
+            self._drop(first)
+            return None
+        self._forget(first)
+        return Claim(conversation=parked.conversation, outputs=parked.leg.outputs(given))
+
+    def restored(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return a history with the model's own words in the place of the client's account of them."""
+        result: list[Item] = []
+        rest = list(items)
+        while rest:
+            size = next((i for i, item in enumerate(rest) if not _is_models(item)), len(rest))
+            said, rest = rest[:size], rest[size:]
+            leg = next(
+                (self._legs[item.call_id] for item in said if _is_call(item) and item.call_id in self._legs), None
+            )
+            if leg is None or not leg.is_told_by(said):
+                result += said or [rest.pop(0)]
+                continue
+            count = next((i for i, item in enumerate(rest) if not isinstance(item, FunctionCallOutput)), len(rest))
+            given = [item for item in rest[:count] if isinstance(item, FunctionCallOutput)]
+            result += [*leg.items, *leg.outputs(given)]
+            rest = rest[count:]
+        return tuple(result)
+
+    def close(self) -> None:
+        """Give up every turn that waits."""
+        for first in list(self._parked):
+            self._drop(first)
+
+    def _drop(self, first: str) -> None:
+        self._forget(first).conversation.close()
+
+    def _forget(self, first: str) -> _Parked:
+        parked = self._parked.pop(first)
+        parked.expiry.cancel()
+        return parked
+
+
+def _split(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], list[FunctionCallOutput]]:
+    """Return a history, and the outputs at its end."""
+    outputs: list[FunctionCallOutput] = []
+    for item in reversed(items):
+        if not isinstance(item, FunctionCallOutput):
+            break
+        outputs.insert(0, item)
+    return items[: len(items) - len(outputs)], outputs
+
+
+def _settings(request: TurnRequest) -> TurnRequest:
+    """Return what must be the same for a turn to go on: all but what the gateway sees to in each request anew."""
+    return replace(
+        request,
+        items=(),
+        must_call=False,
+        parallel_calls=True,
+        stop=(),
+        max_output_tokens=None,
+        metadata={},
+        streamed=False,
+        ignored=(),
+    )
+
+
+def _answerable(output: FunctionCallOutput) -> bool:
+    """Tell whether Codex can be given an output as it is."""
+    if isinstance(output.output, str):
+        return True
+    return all(part.detail == ANSWERED_DETAIL for part in output.output if isinstance(part, ImagePart))
+
+
+def _is_models(item: Item) -> bool:
+    return isinstance(item, Reasoning | FunctionCall) or (isinstance(item, Message) and item.role == "assistant")
+
+
+def _is_call(item: Item) -> TypeGuard[FunctionCall]:
+    return isinstance(item, FunctionCall)
+
+
+def _same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:
+    if (ours.call_id, ours.name) != (theirs.call_id, theirs.name):
+        return False
+    return ours.arguments == theirs.arguments or _parsed(ours.arguments) == _parsed(theirs.arguments)
+
+
+def _parsed(arguments: str) -> Json:
+    """Return arguments as a value: clients write them anew with other spaces."""
+    try:
+        value: Json = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return value
+
+
+def _texts(items: Sequence[Item], *, narrated: bool = True) -> str:
+    spoken = (
+        "".join(part.text for part in item.parts if isinstance(part, TextPart))
+        for item in items
+        if isinstance(item, Message) and item.role == "assistant" and (narrated or item.phase != NARRATION)
+    )
+    return BETWEEN.join(text for text in spoken if text)

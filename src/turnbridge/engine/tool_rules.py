@@ -1,0 +1,140 @@
+"""What the client demands of calls and Codex does not know: valid arguments, one at a time, at least one.
+
+Whatever the gateway itself says to the model to get there is part of the turn, and is recorded with it.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeAlias
+
+from turnbridge.engine.conformance import Conformance
+from turnbridge.engine.ports import Conversation
+from turnbridge.engine.tool_calls import Leg
+from turnbridge.turn.errors import OutputRejected
+from turnbridge.turn.events import (
+    CallsAwaited,
+    FunctionCallDone,
+    MessageDone,
+    ReasoningDone,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, Reasoning, TextPart
+from turnbridge.turn.request import TurnRequest
+
+Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
+
+# A model that has been told twice what is wrong will not learn it the third time.
+MOST_CORRECTIONS = 2
+
+NOT_RUN_ALONE = "Not run: this client runs one call at a time. Call it again if it is still needed."
+NOT_RUN_WITH_INVALID = "Not run: another call made at the same time had invalid arguments. Call it again."
+CALL_NOW = "You must call one of the available tools now; an answer without a tool call is not accepted here."
+
+
+class ToolRules:
+    """Applies the client's demands to one request's turn, and records what the model said up to its calls."""
+
+    def __init__(self, conversation: Conversation, request: TurnRequest) -> None:
+        self._conversation = conversation
+        self._request = request
+        self._strict = {tool.name: Conformance.for_schema(tool.parameters) for tool in request.tools if tool.strict}
+        self._said: list[Item] = []
+        self._usage = Usage()
+        self._corrections = 0
+        self._reminded = False
+        self.leg: Leg | None = None
+
+    async def apply(self, source: Batches) -> Batches:
+        """Yield the turn's events; legs that only correct the model join the one that the client sees."""
+        following: Batches | None = source
+        while following is not None:
+            current, following = following, None
+            async with aclosing(current) as batches:
+                async for batch in batches:
+                    passed, following = self._judge(batch)
+                    if passed:
+                        yield passed
+                    if following is not None:
+                        break
+
+    def _judge(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
+        """Return what the client may see, and how the turn goes on if it does not end here."""
+        self._said += [item for event in batch if (item := _item_of(event)) is not None]
+        ending = batch[-1]
+        if isinstance(ending, CallsAwaited):
+            self._usage += ending.usage
+            return self._judge_calls(batch)
+        if isinstance(ending, TurnCompleted):
+            self._usage += ending.usage
+            if self._request.must_call:
+                return self._remind(batch[:-1])
+            return [*batch[:-1], replace(ending, usage=self._usage)], None
+        return batch, None
+
+    def _judge_calls(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
+        calls = [event for event in batch if isinstance(event, FunctionCallDone)]
+        rest: list[TurnEvent] = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone)]
+        problems = {call.call_id: problem for call in calls if (problem := self._problem(call)) is not None}
+        if problems:
+            return self._correct(rest, calls, problems)
+        shown = calls if self._request.parallel_calls else calls[:1]
+        presets = tuple(FunctionCallOutput(call_id=call.call_id, output=NOT_RUN_ALONE) for call in calls[len(shown) :])
+        self.leg = Leg(items=tuple(self._said), shown=tuple(call.call_id for call in shown), presets=presets)
+        return [*rest, *shown, CallsAwaited(self._usage)], None
+
+    def _problem(self, call: FunctionCallDone) -> str | None:
+        rule = self._strict.get(call.name)
+        return rule.problem(call.arguments) if rule is not None else None
+
+    def _correct(
+        self, rest: list[TurnEvent], calls: list[FunctionCallDone], problems: dict[str, str]
+    ) -> tuple[Sequence[TurnEvent], Batches | None]:
+        """Answer the calls as failed, so that the model makes them again."""
+        if self._corrections == MOST_CORRECTIONS:
+            problem = f"The model called a strict tool with invalid arguments: {next(iter(problems.values()))}"
+            return [*rest, TurnFailed(OutputRejected(problem, code="invalid_tool_arguments"), self._usage)], None
+        self._corrections += 1
+        outputs = [
+            FunctionCallOutput(
+                call_id=call.call_id,
+                output=f"Invalid arguments, not run: {problems[call.call_id]} Call it again with valid arguments."
+                if call.call_id in problems
+                else NOT_RUN_WITH_INVALID,
+            )
+            for call in calls
+        ]
+        self._said += outputs
+        return rest, self._conversation.resume(outputs)
+
+    def _remind(self, rest: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
+        """Ask once more for a call that the client requires."""
+        if self._reminded:
+            problem = "The model answered without the tool call that `tool_choice` requires."
+            return [*rest, TurnFailed(OutputRejected(problem, code="tool_call_missing"), self._usage)], None
+        self._reminded = True
+        reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
+        self._said.append(reminder)
+        return rest, self._conversation.run([reminder])
+
+
+def _item_of(event: TurnEvent) -> Item | None:
+    """Return a finished output as the item that a later turn sees of it."""
+    match event:
+        case MessageDone():
+            part = TextPart(text=event.text)
+            return Message(role="assistant", parts=(part,), phase=event.phase, id=event.item_id)
+        case ReasoningDone():
+            return Reasoning(
+                id=event.item_id,
+                summary=event.summary,
+                content=event.content or None,
+                encrypted=event.encrypted,
+            )
+        case FunctionCallDone():
+            return FunctionCall(call_id=event.call_id, name=event.name, arguments=event.arguments, id=event.item_id)
+        case _:
+            return None

@@ -1,0 +1,153 @@
+"""Tools and the choice among them, in the words of both APIs: nested or flat, current or legacy."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.request import Tool, WebSearch
+from turnbridge.wire.strict_schema import check_json_schema, check_strict_schema
+
+# What a function without parameters takes.
+NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
+
+WEB_SEARCH_TYPES = frozenset(
+    {"web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11"}
+)
+CONTEXT_SIZES = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUse:
+    """The tools that may be used in a turn, and whether one of them must be."""
+
+    tools: tuple[Tool, ...] = ()
+    web_search: WebSearch | None = None
+    must_call: bool = False
+
+
+def decode_tools(declared: Sequence[JsonObject], choice: str | JsonObject | None) -> ToolUse:
+    """Return what may be called, once the client's choice has been applied to what it declared."""
+    tools: list[Tool] = []
+    web_search: WebSearch | None = None
+    for index, tool in enumerate(declared):
+        param = f"tools[{index}]"
+        kind = tool.get("type")
+        if kind == "function":
+            tools.append(_function(tool, param))
+        elif kind in WEB_SEARCH_TYPES:
+            web_search = decode_web_search(tool, param=param)
+        else:
+            raise InvalidRequest(
+                f"Tools of type '{kind}' cannot be carried to Codex. Functions and 'web_search' can.",
+                code="unsupported_tool",
+                param=f"{param}.type",
+            )
+    _refuse_doubles(tools)
+    return _apply(choice, tools, web_search)
+
+
+def decode_functions(functions: Sequence[JsonObject], choice: str | JsonObject | None) -> ToolUse:
+    """Return the same for the legacy `functions` and `function_call`."""
+    tools = [_function(function, f"functions[{index}]") for index, function in enumerate(functions)]
+    _refuse_doubles(tools)
+    named = choice.get("name") if isinstance(choice, dict) else None
+    return _apply({"type": "function", "name": named} if named else choice, tools, None, param="function_call")
+
+
+def decode_web_search(wanted: JsonObject, *, param: str) -> WebSearch:
+    """Return how the web is to be searched."""
+    location = wanted.get("user_location")
+    approximate = location.get("approximate", location) if isinstance(location, dict) else {}
+    places = approximate if isinstance(approximate, dict) else {}
+    filters = wanted.get("filters")
+    domains = filters.get("allowed_domains") if isinstance(filters, dict) else None
+    size = wanted.get("search_context_size")
+    if size is not None and size not in CONTEXT_SIZES:
+        raise InvalidRequest(
+            f"Invalid value: '{size}'. Supported values are: 'low', 'medium', and 'high'.",
+            code="invalid_value",
+            param=f"{param}.search_context_size",
+        )
+    return WebSearch(
+        context_size=size if isinstance(size, str) else None,
+        allowed_domains=tuple(str(domain) for domain in domains) if isinstance(domains, list) else (),
+        location={key: value for key, value in places.items() if isinstance(value, str) and key != "type"},
+        live=wanted.get("external_web_access") is not False,
+    )
+
+
+def _function(tool: JsonObject, param: str) -> Tool:
+    nested = tool.get("function")
+    function, place = (nested, f"{param}.function") if isinstance(nested, dict) else (tool, param)
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(
+            f"Missing required parameter: '{place}.name'.", code="missing_required_parameter", param=f"{place}.name"
+        )
+    parameters = function.get("parameters")
+    schema = NO_PARAMETERS if parameters is None else parameters
+    strict = function.get("strict") is True
+    check = check_strict_schema if strict else check_json_schema
+    check(schema, param=f"{place}.parameters", name=name, use="function")
+    description = function.get("description")
+    return Tool(
+        name=name,
+        description=description if isinstance(description, str) else "",
+        parameters=schema if isinstance(schema, dict) else NO_PARAMETERS,
+        strict=strict,
+    )
+
+
+def _refuse_doubles(tools: Iterable[Tool]) -> None:
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.name in seen:
+            raise InvalidRequest(f"Two tools are named '{tool.name}'.", code="duplicate_tool_name", param="tools")
+        seen.add(tool.name)
+
+
+def _apply(
+    choice: str | JsonObject | None,
+    tools: list[Tool],
+    web_search: WebSearch | None,
+    *,
+    param: str = "tool_choice",
+) -> ToolUse:
+    if choice is None or choice == "auto":
+        return ToolUse(tools=tuple(tools), web_search=web_search)
+    if choice == "none":
+        return ToolUse()
+    if not tools and web_search is None:
+        raise InvalidRequest(f"'{param}' is only allowed when tools are specified.", code="invalid_value", param=param)
+    if choice == "required":
+        return ToolUse(tools=tuple(tools), web_search=web_search, must_call=bool(tools))
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        nested = choice.get("allowed_tools", choice)
+        allowed = nested if isinstance(nested, dict) else choice
+        listed = allowed.get("tools")
+        names = [_name_in(tool) for tool in listed] if isinstance(listed, list) else []
+        kept = [_named(tools, name, param) for name in names if name is not None]
+        return ToolUse(tools=tuple(kept), must_call=allowed.get("mode") == "required")
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        return ToolUse(tools=(_named(tools, _name_in(choice), param),), must_call=True)
+    raise InvalidRequest(
+        f"Invalid '{param}'. Supported are 'none', 'auto', 'required', a function by its name, and 'allowed_tools'.",
+        code="invalid_value",
+        param=param,
+    )
+
+
+def _name_in(reference: Json) -> str | None:
+    if not isinstance(reference, dict):
+        return None
+    nested = reference.get("function", reference)
+    name = nested.get("name") if isinstance(nested, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _named(tools: list[Tool], name: str | None, param: str) -> Tool:
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    raise InvalidRequest(f"Tool choice '{name}' not found in 'tools' parameter.", code="invalid_value", param=param)
