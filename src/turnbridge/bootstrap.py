@@ -6,7 +6,8 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import codex_cli_bin
@@ -18,6 +19,7 @@ from turnbridge.appserver.backend import CodexBackend
 from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
 from turnbridge.appserver.supervisor import Supervisor
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
+from turnbridge.engine.ports import Backend, MediaLoader
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.media.loader import HttpMediaLoader
@@ -50,22 +52,33 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
     """
     async with contextlib.AsyncExitStack() as stack:
         spec = user_spec(settings) if provider is None else provider_spec(settings, provider)
-        supervisor = Supervisor(
-            lambda: _start(settings, spec, with_user=provider is None),
-            login_state=lambda: login_state(spec.home),
-            login_help=login_help(settings, spec),
+        prepare = (
+            partial(prepare_home, spec.home, settings.codex_home)
+            if provider is None
+            else partial(prepare_bare_home, spec.home)
         )
-        stack.push_async_callback(_end, asyncio.create_task(supervisor.run()))
+        native_spec = replace(spec, direct_tools=False)
+        supervisor = supervised(native_spec if settings.tool_mode == "native" else spec, prepare, settings)
+        native = supervised(native_spec, prepare, settings, on_demand=True) if settings.tool_mode == "auto" else None
+        for each in filter(None, (supervisor, native)):
+            stack.push_async_callback(_end, asyncio.create_task(each.run()))
         media = HttpMediaLoader()
         stack.push_async_callback(media.aclose)
         calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
         stack.callback(calls.close)
-        app = assemble(settings, supervisor, media, calls, api_key=api_key)
+        backend = CodexBackend(supervisor, native=native)
+        app = assemble(settings, backend, media, calls, problem=lambda: supervisor.readiness().reason, api_key=api_key)
         yield Gateway(app=app, supervisor=supervisor, calls=calls)
 
 
 def assemble(
-    settings: Settings, supervisor: Supervisor, media: HttpMediaLoader, calls: OpenCalls, *, api_key: str
+    settings: Settings,
+    backend: Backend,
+    media: MediaLoader,
+    calls: OpenCalls,
+    *,
+    problem: Callable[[], str],
+    api_key: str,
 ) -> ASGIApp:
     """Join the parts into the application."""
     rules = GenerationRules(
@@ -75,18 +88,34 @@ def assemble(
         default_model=settings.codex_model,
         aliases=settings.model_aliases,
     )
-    backend = CodexBackend(supervisor)
     models = Models(backend, rules)
     runner = TurnRunner(backend, media, OpenAITokenizer(), calls)
     generation = Generation(runner, models, rules, new_id=new_id, now=lambda: int(time.time()))
     return build_app(
         generation,
         models,
-        problem=lambda: supervisor.readiness().reason or None,
+        problem=problem,
         api_key=api_key,
         metrics=Metrics(),
         metrics_token=settings.metrics_token,
         allowed_origins=settings.cors_allowed_origins,
+    )
+
+
+def supervised(
+    spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False
+) -> Supervisor:
+    """Return the supervisor of an app-server in a home that is prepared at each of its starts."""
+
+    async def start() -> Worker:
+        prepare()
+        return await start_worker(spec)
+
+    return Supervisor(
+        start,
+        login_state=lambda: login_state(spec.home),
+        login_help=login_help(settings, spec),
+        on_demand=on_demand,
     )
 
 
@@ -158,14 +187,6 @@ def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpe
         overrides=overrides,
         version=__version__,
     )
-
-
-async def _start(settings: Settings, spec: CodexSpec, *, with_user: bool) -> Worker:
-    if with_user:
-        prepare_home(spec.home, settings.codex_home)
-    else:
-        prepare_bare_home(spec.home)
-    return await start_worker(spec)
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

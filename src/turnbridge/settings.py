@@ -4,7 +4,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import Field, field_validator
@@ -64,6 +64,14 @@ class Settings(BaseSettings):
         alias="PROXY_STREAM_HOLD_MS",
         ge=0,
         description="How long a stream's headers wait for output, so that an early failure is an HTTP status.",
+    )
+    tool_mode: Literal["auto", "direct", "native"] = Field(
+        "auto",
+        alias="PROXY_TOOL_MODE",
+        description=(
+            "`direct`: every model calls functions one by one. `native`: models that Codex ships to call them from "
+            "scripts do so. `auto`: direct, and native for a model whose direct calls the provider refuses."
+        ),
     )
     parked_turn_ttl_s: float = Field(
         900,

@@ -3,14 +3,24 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 
-from tests.support.gateway import Bridge
-from turnbridge.demo.replies import OutputItem, Reply, answer, function_call, message, reasoning
+from tests.support.gateway import Bridge, running_bridge
+from turnbridge.demo.replies import (
+    OutputItem,
+    Reply,
+    answer,
+    custom_tool_call,
+    error_reply,
+    function_call,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -58,12 +68,12 @@ async def chat_round(
     bridge: Bridge, messages: list[ChatCompletionMessageParam], *, stream: bool, **options: Any
 ) -> tuple[JsonObject, list[tuple[str, str, str]]]:
     tools: Any = [{"type": "function", "function": tool} for tool in TOOLS]
-    options = {"tools": tools, **options}
+    options = {"model": "gpt-5.5", "tools": tools, **options}
     if stream:
-        async with bridge.client.chat.completions.stream(model="gpt-5.5", messages=messages, **options) as events:
+        async with bridge.client.chat.completions.stream(messages=messages, **options) as events:
             completion: Any = await events.get_final_completion()
     else:
-        completion = await bridge.client.chat.completions.create(model="gpt-5.5", messages=messages, **options)
+        completion = await bridge.client.chat.completions.create(messages=messages, **options)
     (choice,) = completion.choices
     calls = [(c.id, c.function.name, c.function.arguments) for c in choice.message.tool_calls or []]
     assert choice.finish_reason == ("tool_calls" if calls else "stop")
@@ -186,3 +196,43 @@ async def test_parked_and_replayed_turns_cannot_be_told_apart(
     assert len({request.body["prompt_cache_key"] for request in bridge.model.requests}) == len(replayed.client)
     assert parked == replayed
     assert "client_" not in json.dumps(parked.client)
+
+
+SCRIPT = """
+const rome = await tools.weather({city: "Rome"});
+const rest = await Promise.all([tools.weather({city: "Oslo"}), tools.weather({city: "Bern"})]);
+text(JSON.stringify([rome, ...rest]));
+"""
+
+
+async def test_calls_from_a_models_script_reach_the_client_as_ordinary_ones(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path, PROXY_TOOL_MODE="native") as bridge:
+        bridge.script(answer(custom_tool_call("exec", SCRIPT)), answer(message("All sunny.")))
+        history: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+        cities = []
+        while True:
+            shown, calls = await chat_round(bridge, history, stream=False, model="gpt-6.1-sol")
+            if not calls:
+                break
+            ((call_id, name, arguments),) = calls
+            cities.append((name, json.loads(arguments)["city"]))
+            history.append({"role": "tool", "tool_call_id": call_id, "content": f"sunny in {cities[-1][1]}"})
+        assert cities == [("weather", "Rome"), ("weather", "Oslo"), ("weather", "Bern")]
+        assert shown == {"text": "All sunny.", "calls": []}
+        first, second = bridge.model.requests
+        output: Any = second.body["input"]
+        assert '["sunny in Rome","sunny in Oslo","sunny in Bern"]' in json.dumps(output[-1]["output"]).replace("\\", "")
+
+
+async def test_a_model_whose_direct_tools_the_provider_refuses_is_left_native(tmp_path: Path) -> None:
+    def respond(request: JsonObject) -> Reply:
+        if request.get("tools"):
+            return error_reply(400, "Function tools are not supported with this model.")
+        return answer(message("Served natively."))
+
+    async with running_bridge(tmp_path) as bridge:
+        bridge.model.respond = respond
+        for _ in range(2):
+            shown, _ = await chat_round(bridge, [{"role": "user", "content": "hi"}], stream=False, model="gpt-6.1-sol")
+            assert shown == {"text": "Served natively.", "calls": []}
+        assert [bool(request.body.get("tools")) for request in bridge.model.requests] == [True, False, False]

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
+import structlog
 
 from turnbridge.appserver.connection import CallRefused, Connection
 from turnbridge.appserver.supervisor import Supervisor
@@ -19,19 +20,24 @@ from turnbridge.wire.codex.decode import TurnDecoder, images_in
 from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
 from turnbridge.wire.codex.tools import ToolNames
 
+log = structlog.get_logger(__name__)
+
 # When the plan's quota is used up, its reset time is worth a short wait.
 QUOTA_LOOKUP_TIMEOUT_S = 3.0
 
 
 class CodexBackend:
-    """Codex, as the engine sees it."""
+    """Codex, as the engine sees it: one app-server, and in reserve one that leaves the models' tool mode alone."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, *, native: Supervisor | None = None) -> None:
         self._supervisor = supervisor
+        self._native = native
+        self._native_models: set[str] = set()
 
     async def open(self, request: TurnRequest) -> "CodexConversation":
         """Start a thread that shows the model exactly the request's items and tools."""
-        connection = (await self._supervisor.worker()).connection
+        chosen = self._native if self._native and request.model in self._native_models else self._supervisor
+        connection = (await chosen.worker()).connection
         names = ToolNames(tool.name for tool in request.tools)
         started = await connection.call("thread/start", thread_start_params(request, names), schema.ThreadStartResult)
         conversation = CodexConversation(connection, started.thread.id, request, names)
@@ -41,6 +47,23 @@ class CodexBackend:
             conversation.close()
             raise
         return conversation
+
+    async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
+        """Tell whether a turn that the provider refused is worth another try, in the model's own tool mode.
+
+        Nobody can know beforehand whether a provider takes such a model with ordinary functions. If it also refuses
+        the model as Codex ships it, the tool mode was not the reason.
+        """
+        if self._native is None or not request.tools or not isinstance(error, InvalidRequest):
+            return False
+        if request.model in self._native_models:
+            self._native_models.discard(request.model)
+            return False
+        if not any(model.id == request.model and model.scripts_tools for model in await self.models()):
+            return False
+        log.warning("native_tool_mode", model=request.model, refusal=error.message)
+        self._native_models.add(request.model)
+        return True
 
     async def models(self) -> Sequence[Model]:
         """Return the models that Codex offers."""
@@ -67,8 +90,11 @@ class CodexConversation:
 
     @property
     def alive(self) -> bool:
-        """Tell whether the thread can still go on."""
-        return not self._inbox.failed
+        """Tell whether the turn still waits where it was left.
+
+        A script of the model's (code mode) is given up by Codex after a while; the model then goes on without it.
+        """
+        return not self._inbox.failed and not self._inbox.holds(schema.RawResponseCompleted, schema.TurnCompleted)
 
     async def inject(self, items: Sequence[Item]) -> None:
         """Add items to the history; raises if Codex cannot carry one of them."""

@@ -56,6 +56,10 @@ class Inbox:
         """Tell whether nothing more can come."""
         return self._error is not None
 
+    def holds(self, *kinds: type[Notification]) -> bool:
+        """Tell whether something of these kinds waits to be read."""
+        return any(isinstance(note, kinds) for note in self._notes)
+
     async def batch(self) -> list[Notification | ToolCallAsked]:
         """Wait for notifications and return all that have arrived; raises once the connection has ended."""
         await self._arrived.wait()

@@ -38,17 +38,22 @@ class Supervisor:
         *,
         login_state: Callable[[], object],
         login_help: str,
+        on_demand: bool = False,
     ) -> None:
         self._start = start
         self._login_state = login_state
         self._login_help = login_help
+        self._wanted = asyncio.Event()
+        if not on_demand:
+            self._wanted.set()
         self._worker: Worker | None = None
         self._problem = "Codex is starting."
         self._changed = asyncio.Condition()
         self.restarts = 0
 
     async def run(self) -> None:
-        """Keep an app-server running until cancelled, then end it."""
+        """Keep an app-server running until cancelled, then end it; if it is on demand, from the first request on."""
+        await self._wanted.wait()
         backoff = FIRST_BACKOFF_S
         while True:
             began = asyncio.get_running_loop().time()
@@ -104,6 +109,7 @@ class Supervisor:
         return await self._started()
 
     async def _started(self, *, other_than: Worker | None = None) -> Worker:
+        self._wanted.set()
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_PATIENCE_S):

@@ -26,10 +26,11 @@ HANDSHAKE_TIMEOUT_S = 15.0
 MODEL_PAGE = 1000
 
 
-class TrueWindow(msgspec.Struct, frozen=True):
+class CatalogEntry(msgspec.Struct, frozen=True):
     """The part of a catalogue entry that `model/list` does not tell, and the bare catalogue hides."""
 
     slug: str
+    tool_mode: str | None = None
     context_window: int | None = None
     max_context_window: int | None = None
 
@@ -41,6 +42,8 @@ class CodexSpec:
     binary: Path
     home: Path
     workdir: Path
+    direct_tools: bool = True
+    """Whether every model calls functions one by one, also those that Codex ships to do it from scripts."""
     overrides: tuple[str, ...] = ()
     """TOML assignments such as `model="gpt-5.5"`."""
     version: str
@@ -70,8 +73,9 @@ async def start_worker(spec: CodexSpec) -> Worker:
     # Read before the process starts, so that a login in between counts as a change.
     login = login_state(spec.home)
     catalog = await _catalog(spec)
-    catalog_file = spec.home / "models.json"
-    catalog_file.write_text(json.dumps(bare_catalog(catalog)), encoding="utf-8")
+    catalog_file = spec.home / ("models-direct.json" if spec.direct_tools else "models-native.json")
+    bare = bare_catalog(catalog, direct_tools=spec.direct_tools)
+    catalog_file.write_text(json.dumps(bare), encoding="utf-8")
     command = [*spec.command("app-server"), "-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
 
     process = await _spawn(spec, command)
@@ -144,8 +148,8 @@ async def _read_catalog(spec: CodexSpec, command: list[str]) -> JsonObject:
 
 
 def _models(listed: Sequence[schema.ListedModel], catalog: JsonObject) -> tuple[Model, ...]:
-    entries = msgspec.convert(catalog.get("models", []), list[TrueWindow])
-    windows = {entry.slug: entry for entry in entries}
+    entries = msgspec.convert(catalog.get("models", []), list[CatalogEntry])
+    known = {entry.slug: entry for entry in entries}
     return tuple(
         Model(
             id=model.id,
@@ -153,12 +157,13 @@ def _models(listed: Sequence[schema.ListedModel], catalog: JsonObject) -> tuple[
             description=model.description,
             efforts=tuple(option.reasoning_effort for option in model.supported_reasoning_efforts),
             default_effort=model.default_reasoning_effort,
-            context_window=windows[model.id].context_window if model.id in windows else None,
-            max_context_window=windows[model.id].max_context_window if model.id in windows else None,
+            context_window=known[model.id].context_window if model.id in known else None,
+            max_context_window=known[model.id].max_context_window if model.id in known else None,
             modalities=tuple(model.input_modalities),
             service_tiers=tuple(tier.id for tier in model.service_tiers),
             hidden=model.hidden,
             is_default=model.is_default,
+            scripts_tools=model.id in known and known[model.id].tool_mode is not None,
         )
         for model in listed
     )

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
+from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import FilePart, FunctionCallOutput, Item
 from turnbridge.turn.models import Model
@@ -35,6 +36,10 @@ class Backend(Protocol):
 
     async def open(self, request: TurnRequest) -> Conversation:
         """Start a thread that shows the model exactly the request's items; raises `GatewayError` if it cannot."""
+        ...
+
+    async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
+        """Tell whether a turn that failed with `error` before any output may be opened again, differently."""
         ...
 
     async def models(self) -> Sequence[Model]:

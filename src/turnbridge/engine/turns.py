@@ -1,6 +1,7 @@
 """Runs one turn: brings in media, shows the model the request, ends the answer where the client wants, checks it."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -45,23 +46,35 @@ class TurnRunner:
         """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one."""
         try:
             ready = replace(request, items=await self._ready_items(request))
-            if (claim := self._calls.claim(ready)) is not None:
-                resumed = claim.conversation.resume(claim.outputs)
-                async with aclosing(self._serve(claim.conversation, ready, resumed)) as batches:
-                    # If Codex died while the turn waited, nothing has been told yet: the history is replayed.
+            # As long as nothing has been told, a turn may begin again.
+            for attempt in itertools.count(1):
+                async with aclosing(await self._begin(ready)) as batches:
                     first = await anext(batches)
-                    if not _lost(first):
-                        yield first
-                        async for batch in batches:
-                            yield batch
-                        return
-            history = self._calls.restored(ready.items)
-            conversation = await self._backend.open(replace(ready, items=history))
-            async with aclosing(self._serve(conversation, ready, conversation.run())) as batches:
-                async for batch in batches:
-                    yield batch
+                    if await self._may_begin_again(ready, first, attempt):
+                        continue
+                    yield first
+                    async for batch in batches:
+                        yield batch
+                    return
         except GatewayError as error:
             yield [TurnFailed(error)]
+
+    async def _begin(self, request: TurnRequest) -> Batches:
+        """Return the answer to come: of the turn that waits for this request, or of a thread that replays it."""
+        if (claim := self._calls.claim(request)) is not None:
+            return self._serve(claim.conversation, request, claim.conversation.resume(claim.outputs))
+        history = self._calls.restored(request.items)
+        conversation = await self._backend.open(replace(request, items=history))
+        return self._serve(conversation, request, conversation.run())
+
+    async def _may_begin_again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> bool:
+        failed = first[0]
+        if not isinstance(failed, TurnFailed):
+            return False
+        if isinstance(failed.error, BackendUnavailable):
+            # Codex died under the turn, or while it waited. If that happens again, the turn itself may be the cause.
+            return attempt == 1
+        return await self._backend.serves_otherwise(request, failed.error)
 
     async def _serve(self, conversation: Conversation, request: TurnRequest, source: Batches) -> Batches:
         """Yield an answer; its conversation is then parked if it waits for the client, else given up."""
@@ -196,10 +209,6 @@ class _Answer:
             return None
         spoken = (event for event in self.events if isinstance(event, MessageDone) and event.phase != NARRATION)
         return rule.problem("".join(event.text for event in spoken))
-
-
-def _lost(batch: Sequence[TurnEvent]) -> bool:
-    return isinstance(batch[0], TurnFailed) and isinstance(batch[0].error, BackendUnavailable)
 
 
 def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:

@@ -18,3 +18,5 @@ class Model:
     service_tiers: tuple[str, ...]
     hidden: bool
     is_default: bool
+    scripts_tools: bool = False
+    """Whether Codex ships the model to call tools from scripts (code mode), instead of one by one."""

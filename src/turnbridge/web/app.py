@@ -22,13 +22,13 @@ def build_app(
     generation: Generation,
     models: Models,
     *,
-    problem: Callable[[], str | None],
+    problem: Callable[[], str],
     api_key: str,
     metrics: Metrics,
     metrics_token: str | None,
     allowed_origins: Iterable[str],
 ) -> ASGIApp:
-    """Return the whole HTTP side; `problem` says why turns cannot be run now, if they cannot."""
+    """Return the whole HTTP side; `problem` says why turns cannot be run now, or nothing."""
 
     async def list_models(_: Request) -> Response:
         catalog = await models.catalog()
@@ -45,7 +45,7 @@ def build_app(
 
     async def ready(_: Request) -> Response:
         reason = problem()
-        if reason is None:
+        if not reason:
             return _json({"status": "ready"})
         return _json({"status": "not_ready", "reason": reason}, status=503)
 

@@ -31,8 +31,6 @@ NO_WINDOW = 100_000_000
 
 # What each model of the catalogue must not bring along: tools of Codex's own, and its ways of shortening.
 CATALOG_OVERRIDES: JsonObject = {
-    "tool_mode": None,
-    "use_responses_lite": False,
     "multi_agent_version": None,
     "experimental_supported_tools": [],
     "supports_search_tool": False,
@@ -42,6 +40,9 @@ CATALOG_OVERRIDES: JsonObject = {
     "context_window": NO_WINDOW,
     "max_context_window": NO_WINDOW,
 }
+
+# With these, the newest models call functions one by one like all others, and not from scripts of their own.
+DIRECT_TOOLS: JsonObject = {"tool_mode": None, "use_responses_lite": False}
 
 SWITCHED_OFF = (
     "apps",
@@ -81,12 +82,13 @@ def initialize_params(version: str) -> JsonObject:
     }
 
 
-def bare_catalog(catalog: JsonObject) -> JsonObject:
+def bare_catalog(catalog: JsonObject, *, direct_tools: bool) -> JsonObject:
     """Return Codex's model catalogue without the extras that each model brings along."""
+    overrides = {**CATALOG_OVERRIDES, **(DIRECT_TOOLS if direct_tools else {})}
     models = catalog["models"]
     if not isinstance(models, list):
         raise InternalFault("`codex debug models` printed no list of models.")
-    return {**catalog, "models": [{**model, **CATALOG_OVERRIDES} for model in models if isinstance(model, dict)]}
+    return {**catalog, "models": [{**model, **overrides} for model in models if isinstance(model, dict)]}
 
 
 def thread_start_params(request: TurnRequest, names: ToolNames) -> JsonObject:
