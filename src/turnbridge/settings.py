@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -144,13 +145,12 @@ def known_names() -> list[str]:
 
 
 def complaints(environment: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each variable that looks like a setting of ours and is none."""
+    """Return a sentence for each variable, or name in the file, that looks like a setting of ours and is none."""
     known = [*known_names(), CONFIG_VARIABLE]
-    return [
-        _complaint(name, known)
-        for name, value in sorted(environment.items())
-        if value and name.startswith(OUR_PREFIXES) and name not in known
-    ]
+    variables = [name for name, value in environment.items() if value and name.startswith(OUR_PREFIXES)]
+    file = config_file(environment)
+    listed = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return [_complaint(name, known) for name in sorted({*variables, *listed}) if name not in known]
 
 
 def _complaint(name: str, known: list[str]) -> str:

@@ -30,6 +30,9 @@ from turnbridge.turn.events import (
 from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
 
+# Where a provider says that it gives no reasoning summaries.
+SUMMARY_PARAM = "reasoning.summary"
+
 Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 
 
@@ -50,7 +53,8 @@ class TurnRunner:
             for attempt in itertools.count(1):
                 async with aclosing(await self._begin(ready)) as batches:
                     first = await anext(batches)
-                    if await self._may_begin_again(ready, first, attempt):
+                    if (again := await self._again(ready, first, attempt)) is not None:
+                        ready = again
                         continue
                     yield first
                     async for batch in batches:
@@ -67,14 +71,18 @@ class TurnRunner:
         conversation = await self._backend.open(replace(request, items=history))
         return self._serve(conversation, request, conversation.run())
 
-    async def _may_begin_again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> bool:
+    async def _again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> TurnRequest | None:
+        """Return what to run instead of a turn that failed before it said anything, if something may help."""
         failed = first[0]
         if not isinstance(failed, TurnFailed):
-            return False
+            return None
         if isinstance(failed.error, BackendUnavailable):
             # Codex died under the turn, or while it waited. If that happens again, the turn itself may be the cause.
-            return attempt == 1
-        return await self._backend.serves_otherwise(request, failed.error)
+            return request if attempt == 1 else None
+        if failed.error.param == SUMMARY_PARAM and request.summary is not None and not request.summary_needed:
+            # Providers give summaries to some accounts only.
+            return replace(request, summary=None)
+        return request if await self._backend.serves_otherwise(request, failed.error) else None
 
     async def _serve(self, conversation: Conversation, request: TurnRequest, source: Batches) -> Batches:
         """Yield an answer; its conversation is then parked if it waits for the client, else given up."""

@@ -63,6 +63,8 @@ class TurnRequest:
     instructions: str | None = None
     effort: str | None = None
     summary: str | None = None
+    summary_needed: bool = True
+    """Whether the client itself asked for the summary: else the turn is run without it where it is refused."""
     verbosity: str | None = None
     service_tier: str | None = None
     output: OutputFormat = field(default_factory=PlainText)

@@ -78,7 +78,8 @@ def decode(body: JsonObject) -> DecodedChat:
         model=request.model or "",
         items=items,
         effort=request.reasoning_effort or (request.reasoning.effort if request.reasoning else None),
-        summary=_summary(request),
+        summary=_summary(request) or "auto",
+        summary_needed=_summary(request) is not None,
         verbosity=parameters.one_of(request.verbosity, parameters.VERBOSITIES, param="verbosity"),
         service_tier=tier,
         output=output,
@@ -197,10 +198,11 @@ def _format(wanted: JsonObject | None) -> OutputFormat:
 def _summary(request: schema.ChatRequest) -> str | None:
     """Return the wish for a reasoning summary.
 
-    The chat API has no word for it, but clients show `reasoning_content` when there is some, so it is asked for.
+    The chat API has no word for it, but clients show `reasoning_content` when there is some, so `auto` is asked for
+    where the client says nothing.
     """
     asked = request.reasoning.summary if request.reasoning else None
-    return parameters.one_of(asked, parameters.SUMMARIES, param="reasoning.summary") or "auto"
+    return parameters.one_of(asked, parameters.SUMMARIES, param="reasoning.summary")
 
 
 def _token_limit(request: schema.ChatRequest) -> int | None:
