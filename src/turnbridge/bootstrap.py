@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from turnbridge import __version__
 from turnbridge.appserver.backend import CodexBackend
 from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
-from turnbridge.appserver.supervisor import Supervisor
+from turnbridge.appserver.pool import Bounds, Pool
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
 from turnbridge.engine.ports import Backend, MediaLoader
 from turnbridge.engine.tool_calls import OpenCalls
@@ -40,7 +40,7 @@ class Gateway:
     """The running gateway: its application, and what tells and keeps its state."""
 
     app: ASGIApp
-    supervisor: Supervisor
+    pool: Pool
     calls: OpenCalls
 
 
@@ -58,17 +58,17 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
             else partial(prepare_bare_home, spec.home)
         )
         native_spec = replace(spec, direct_tools=False)
-        supervisor = supervised(native_spec if settings.tool_mode == "native" else spec, prepare, settings)
-        native = supervised(native_spec, prepare, settings, on_demand=True) if settings.tool_mode == "auto" else None
-        for each in filter(None, (supervisor, native)):
+        pool = worker_pool(native_spec if settings.tool_mode == "native" else spec, prepare, settings)
+        native = worker_pool(native_spec, prepare, settings, on_demand=True) if settings.tool_mode == "auto" else None
+        for each in filter(None, (pool, native)):
             stack.push_async_callback(_end, asyncio.create_task(each.run()))
         media = HttpMediaLoader()
         stack.push_async_callback(media.aclose)
         calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
         stack.callback(calls.close)
-        backend = CodexBackend(supervisor, native=native)
-        app = assemble(settings, backend, media, calls, problem=lambda: supervisor.readiness().reason, api_key=api_key)
-        yield Gateway(app=app, supervisor=supervisor, calls=calls)
+        backend = CodexBackend(pool, native=native)
+        app = assemble(settings, backend, media, calls, problem=lambda: pool.readiness().reason, api_key=api_key)
+        yield Gateway(app=app, pool=pool, calls=calls)
 
 
 def assemble(
@@ -102,19 +102,19 @@ def assemble(
     )
 
 
-def supervised(
-    spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False
-) -> Supervisor:
-    """Return the supervisor of an app-server in a home that is prepared at each of its starts."""
+def worker_pool(spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False) -> Pool:
+    """Return a pool of app-servers in a home that is prepared at each of their starts."""
 
     async def start() -> Worker:
         prepare()
         return await start_worker(spec)
 
-    return Supervisor(
+    return Pool(
         start,
         login_state=lambda: login_state(spec.home),
         login_help=login_help(settings, spec),
+        count=settings.worker_count,
+        bounds=Bounds(threads=settings.worker_max_threads),
         on_demand=on_demand,
     )
 

@@ -20,6 +20,8 @@ from pydantic_settings import (
 # Whoever sets a variable with such a name means us; a typo in it must not pass unnoticed.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
 CONFIG_VARIABLE = "PROXY_CONFIG"
+# More app-servers than this gain nothing for one plan, and each takes 130 MB.
+MOST_DEFAULT_WORKERS = 4
 
 
 class Settings(BaseSettings):
@@ -65,6 +67,18 @@ class Settings(BaseSettings):
         alias="PROXY_STREAM_HOLD_MS",
         ge=0,
         description="How long a stream's headers wait for output, so that an early failure is an HTTP status.",
+    )
+    worker_count: int = Field(
+        default_factory=lambda: min(os.cpu_count() or 1, MOST_DEFAULT_WORKERS),
+        alias="WORKER_COUNT",
+        ge=1,
+        description="App-server processes that take turns; one more is kept in reserve. Default: the cores, at most 4.",
+    )
+    worker_max_threads: int = Field(
+        500,
+        alias="WORKER_MAX_THREADS",
+        ge=1,
+        description="Turns after which an app-server is replaced: Codex keeps about 0.8 MB of each in memory.",
     )
     tool_mode: Literal["auto", "direct", "native"] = Field(
         "auto",

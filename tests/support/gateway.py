@@ -50,7 +50,9 @@ class Bridge:
 
 def test_settings(data_dir: Path, **chosen: object) -> Settings:
     """Return settings that touch nothing of the user's."""
-    return load_settings(PROXY_DATA_DIR=data_dir, CODEX_HOME=data_dir / "user-codex", **chosen)
+    return load_settings(
+        **{"PROXY_DATA_DIR": data_dir, "CODEX_HOME": data_dir / "user-codex", "WORKER_COUNT": 1, **chosen}
+    )
 
 
 @contextlib.asynccontextmanager
@@ -61,12 +63,10 @@ async def running_bridge(data_dir: Path, **chosen: object) -> AsyncIterator[Brid
         running_gateway(test_settings(data_dir, **chosen), api_key=API_KEY, provider=model.base_url) as gateway,
         listening(gateway) as url,
     ):
-        await gateway.supervisor.worker()
+        await gateway.pool.worker()
         async with (
             openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=API_KEY, max_retries=0, timeout=TIMEOUT_S) as client,
-            httpx2.AsyncClient(
-                base_url=url, headers={"authorization": f"Bearer {API_KEY}"}, timeout=TIMEOUT_S
-            ) as http,
+            httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {API_KEY}"}, timeout=TIMEOUT_S) as http,
         ):
             yield Bridge(url=url, gateway=gateway, model=model, client=client, http=http)
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 import msgspec
 import structlog
 
-from turnbridge.appserver.connection import CallRefused, Connection
-from turnbridge.appserver.supervisor import Supervisor
+from turnbridge.appserver.connection import CallRefused
+from turnbridge.appserver.pool import Pool
+from turnbridge.appserver.worker import Worker
 from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
 from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message
@@ -27,20 +28,22 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 
 
 class CodexBackend:
-    """Codex, as the engine sees it: one app-server, and in reserve one that leaves the models' tool mode alone."""
+    """Codex, as the engine sees it: a pool, and if need be one that leaves the models' tool mode alone."""
 
-    def __init__(self, supervisor: Supervisor, *, native: Supervisor | None = None) -> None:
-        self._supervisor = supervisor
+    def __init__(self, pool: Pool, *, native: Pool | None = None) -> None:
+        self._pool = pool
         self._native = native
         self._native_models: set[str] = set()
 
     async def open(self, request: TurnRequest) -> "CodexConversation":
         """Start a thread that shows the model exactly the request's items and tools."""
-        chosen = self._native if self._native and request.model in self._native_models else self._supervisor
-        connection = (await chosen.worker()).connection
+        pool = self._native if self._native and request.model in self._native_models else self._pool
+        worker = await pool.worker()
+        pool.note_thread(worker)
         names = ToolNames(tool.name for tool in request.tools)
-        started = await connection.call("thread/start", thread_start_params(request, names), schema.ThreadStartResult)
-        conversation = CodexConversation(connection, started.thread.id, request, names)
+        params = thread_start_params(request, names)
+        started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
+        conversation = CodexConversation(worker, started.thread.id, request, names)
         try:
             await conversation.inject(request.items)
         except BaseException:
@@ -67,20 +70,22 @@ class CodexBackend:
 
     async def models(self) -> Sequence[Model]:
         """Return the models that Codex offers."""
-        return (await self._supervisor.any_worker()).models
+        return (await self._pool.any_worker()).models
 
     async def default_model(self) -> str | None:
         """Return the id of the model that the user's Codex configuration names."""
-        return (await self._supervisor.any_worker()).default_model
+        return (await self._pool.any_worker()).default_model
 
 
 class CodexConversation:
     """One thread in one app-server, with at most one turn running."""
 
-    def __init__(self, connection: Connection, thread_id: str, request: TurnRequest, names: ToolNames) -> None:
-        self._connection = connection
+    def __init__(self, worker: Worker, thread_id: str, request: TurnRequest, names: ToolNames) -> None:
+        self._worker = worker
+        self._connection = worker.connection
         self._thread_id = thread_id
-        self._inbox = connection.subscribe(thread_id)
+        self._inbox = worker.connection.subscribe(thread_id)
+        self._parked = False
         self._request = request
         self._names = names
         self._decoder = TurnDecoder()
@@ -128,12 +133,29 @@ class CodexConversation:
 
     def close(self) -> None:
         """Stop listening, and interrupt the turn if it still runs."""
+        self._wait_for_client(parked=False)
         self._connection.unsubscribe(self._thread_id)
         if self._started is not None:
             self._interrupt(self._decoder.turn_id, self._started)
 
     async def _events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Yield what Codex tells until the turn ends or waits; its questions are answered in the order that it asks."""
+        """Yield what Codex tells until the turn ends or waits for the client."""
+        self._wait_for_client(parked=False)
+        self._worker.load += 1
+        try:
+            async with contextlib.aclosing(self._told()) as batches:
+                async for batch in batches:
+                    yield batch
+        finally:
+            self._worker.load -= 1
+        self._wait_for_client(parked=self._started is not None)
+
+    def _wait_for_client(self, *, parked: bool) -> None:
+        self._worker.parked += int(parked) - int(self._parked)
+        self._parked = parked
+
+    async def _told(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Yield what Codex tells; its questions are answered in the order that it asks."""
         while not self._decoder.ended:
             try:
                 notes = await self._inbox.batch()

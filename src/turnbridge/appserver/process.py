@@ -87,6 +87,10 @@ class AppServerProcess:
         words = b"".join(self._pipes.stderr).decode(errors="replace").strip()[-KEPT_STDERR_CHARS:]
         return f"exit status {self._transport.get_returncode()}" + (f": {words}" if words else "")
 
+    def kill(self) -> None:
+        """End a child that no longer listens."""
+        self._transport.kill()
+
     async def stop(self) -> None:
         """End the child: close its stdin, then SIGTERM, then SIGKILL, each within its bound."""
         self._stdin.close()

@@ -55,9 +55,9 @@ class CodexSpec:
         return [str(self.binary), *words, *flags]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Worker:
-    """A ready app-server and what it told about itself."""
+    """A ready app-server: what it told about itself, and what it has to do."""
 
     process: AppServerProcess
     connection: Connection
@@ -65,6 +65,13 @@ class Worker:
     default_model: str | None
     login_missing: bool
     login: tuple[int, int] | None
+    started_at: float
+    threads: int = 0
+    """Threads that were started here: Codex keeps them all in memory."""
+    load: int = 0
+    """Turns that run now."""
+    parked: int = 0
+    """Turns that wait for a client."""
 
 
 async def start_worker(spec: CodexSpec) -> Worker:
@@ -115,6 +122,7 @@ async def _shake_hands(
         default_model=config.config.model,
         login_missing=account.requires_openai_auth and account.account is None,
         login=login,
+        started_at=asyncio.get_running_loop().time(),
     )
 
 

@@ -32,8 +32,8 @@ MAX_PROBLEMS = 3
 # The message of a keyword may quote the schema.
 MAX_PROBLEM_CHARS = 300
 
-# The search may give up and name no place: a schema can lead it in circles, and an answer can be large. It
-# compiles every alternative that it meets, so that these are fewer.
+# The search may give up and name no place: an answer can be large. It compiles every alternative that it
+# meets, so these are fewer.
 MAX_SEARCHED = 50_000
 MAX_ALTERNATIVES = 300
 
@@ -188,11 +188,15 @@ class _Search:
     def problems(self, value: Json) -> list[str]:
         """Return the first problems in the order of the value, one more than are told if there are more."""
         found: list[str] = []
+        seen: set[tuple[str, str]] = set()
         todo = [_Place(self._schema, "", value, "")]
         for _ in range(MAX_SEARCHED):
             if not todo or len(found) > MAX_PROBLEMS or len(self._whole) > MAX_ALTERNATIVES:
                 break
             place = todo.pop()
+            if (place.schema_pointer, place.pointer) in seen:
+                continue  # the schema leads in circles
+            seen.add((place.schema_pointer, place.pointer))
             found += [_at(place, problem) for problem in self._own_problems(place)]
             further = [*_members(place), *_branches(place, "allOf"), *self._referred(place)]
             for keyword in ("anyOf", "oneOf"):

@@ -1,0 +1,256 @@
+"""Keeps a number of app-servers ready: starts them, replaces those that die, hang or grow too large, and says what is
+wrong meanwhile.
+
+One app-server more than serve is kept in reserve, so that a replacement never has to be waited for. Threads stay in an
+app-server's memory for half an hour whatever one does, so it is not cleaned but replaced: the old one takes no new
+turns, and ends when its last one has.
+"""
+
+import asyncio
+import contextlib
+import resource
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from turnbridge.appserver.worker import Worker
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, LoginRequired
+
+log = structlog.get_logger(__name__)
+
+# A crash is usually a one-off, so the first restart comes at once; something that keeps crashing is left in peace.
+FIRST_BACKOFF_S = 0.2
+LONGEST_BACKOFF_S = 30.0
+# Crashes count against one another for this long.
+CRASH_WINDOW_S = 120.0
+# How long a request waits for a Codex that is just starting before it is told to come back.
+START_PATIENCE_S = 10.0
+# How often the app-servers are looked at, and how long a healthy one may take to answer.
+WATCH_INTERVAL_S = 10.0
+PROBE_TIMEOUT_S = 10.0
+# How long turns that wait for a client may keep a replaced app-server alive; they can be replayed without it.
+PARKED_GRACE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """When an app-server is replaced. At about 0.8 MB a thread, the defaults mean some 500 MB."""
+
+    threads: int = 500
+    age_s: float = 6 * 3600
+    resident_bytes: int = 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether turns can be run now, and if not, why."""
+
+    ready: bool
+    reason: str
+
+
+class Pool:
+    """Owns the app-servers. `run` does the work until it is cancelled; everything else may be asked at any time."""
+
+    def __init__(
+        self,
+        start: Callable[[], Awaitable[Worker]],
+        *,
+        login_state: Callable[[], object],
+        login_help: str,
+        count: int = 1,
+        bounds: Bounds | None = None,
+        on_demand: bool = False,
+    ) -> None:
+        self._start = start
+        self._login_state = login_state
+        self._login_help = login_help
+        self._count = count
+        self._bounds = bounds or Bounds()
+        self._serving: list[Worker] = []
+        self._reserve: Worker | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._crashes: deque[float] = deque()
+        self._problem = "Codex is starting."
+        self._wanted = asyncio.Event()
+        self._available = asyncio.Event()
+        self._check = asyncio.Event()
+        self.restarts = 0
+        if not on_demand:
+            self._wanted.set()
+
+    @property
+    def workers(self) -> list[Worker]:
+        """Return the app-servers that take turns now."""
+        return list(self._serving)
+
+    async def run(self) -> None:
+        """Keep the app-servers running until cancelled, then end them all; if on demand, from the first request on."""
+        await self._wanted.wait()
+        watch = asyncio.ensure_future(self._watch())
+        try:
+            while True:
+                self._check.clear()
+                self._replace_outgrown()
+                if len(self._serving) < self._count or self._reserve is None:
+                    await self._add()
+                else:
+                    await self._check.wait()
+        finally:
+            watch.cancel()
+            await asyncio.shield(self._stop_all())
+
+    async def worker(self) -> Worker:
+        """Return the least loaded app-server, waiting a little if none is ready; raises what the client should hear."""
+        worker = await self._ready()
+        if worker.login_missing and self._login_state() != worker.login:
+            # An app-server reads the login once. Somebody has logged in since: fresh ones will know.
+            before = [*self._serving, *([self._reserve] if self._reserve else [])]
+            await asyncio.gather(*(old.process.stop() for old in before))
+            worker = await self._ready()
+        if worker.login_missing:
+            raise LoginRequired(self._login_help)
+        return worker
+
+    async def any_worker(self) -> Worker:
+        """Return an app-server even if nobody is logged in."""
+        return await self._ready()
+
+    def readiness(self) -> Readiness:
+        """Return whether turns can be run now."""
+        if not self._serving:
+            return Readiness(ready=False, reason=self._problem)
+        if self._serving[0].login_missing:
+            return Readiness(ready=False, reason=self._login_help)
+        return Readiness(ready=True, reason="")
+
+    def note_thread(self, worker: Worker) -> None:
+        """Take note that a thread was started, so that its app-server can be replaced in time."""
+        worker.threads += 1
+        if worker.threads >= self._bounds.threads:
+            self._check.set()
+
+    async def _ready(self) -> Worker:
+        self._wanted.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_PATIENCE_S):
+                await self._available.wait()
+        if not self._serving:
+            raise BackendUnavailable(self._problem, retry_after=FIRST_BACKOFF_S)
+        return min(self._serving, key=lambda worker: worker.load)
+
+    async def _add(self) -> None:
+        """Start one app-server, and put it where it is needed most."""
+        await asyncio.sleep(self._backoff())
+        try:
+            worker = await self._start()
+        except GatewayError as error:
+            log.error("codex_start_failed", reason=error.message)
+            self._crashes.append(_now())
+            self._problem = error.message
+            return
+        log.info("codex_ready", pid=worker.process.pid, models=len(worker.models))
+        worker.process.exited.add_done_callback(lambda _: self._ended(worker))
+        if worker.process.exited.done():
+            return
+        if len(self._serving) < self._count:
+            self._serving.append(worker)
+            self._available.set()
+        else:
+            self._reserve = worker
+
+    def _ended(self, worker: Worker) -> None:
+        """Take note of the end of an app-server; a reserve steps in at once."""
+        self._check.set()
+        if worker is self._reserve:
+            self._reserve = None
+        if worker not in self._serving:
+            return
+        self._serving.remove(worker)
+        self.restarts += 1
+        self._crashes.append(_now())
+        self._problem = f"Codex ended ({worker.process.last_words()}) and is being started again."
+        log.warning("codex_ended", last_words=worker.process.last_words())
+        if self._reserve is not None:
+            self._serving.append(self._reserve)
+            self._reserve = None
+        if not self._serving:
+            self._available.clear()
+
+    def _backoff(self) -> float:
+        """Return how long to wait before the next start: longer with every crash of late."""
+        horizon = _now() - CRASH_WINDOW_S
+        while self._crashes and self._crashes[0] < horizon:
+            self._crashes.popleft()
+        recent = len(self._crashes)
+        return min(FIRST_BACKOFF_S * 2 ** (recent - 1), LONGEST_BACKOFF_S) if recent else 0.0
+
+    def _replace_outgrown(self) -> None:
+        """Let the reserve take the place of an app-server that has reached a bound."""
+        for worker in list(self._serving):
+            if self._reserve is None or not self._is_outgrown(worker):
+                continue
+            log.info("codex_replaced", pid=worker.process.pid, threads=worker.threads)
+            self._serving[self._serving.index(worker)] = self._reserve
+            self._reserve = None
+            retirement = asyncio.ensure_future(_retire(worker))
+            self._retiring.add(retirement)
+            retirement.add_done_callback(self._retiring.discard)
+
+    def _is_outgrown(self, worker: Worker) -> bool:
+        return (
+            worker.threads >= self._bounds.threads
+            or _now() - worker.started_at >= self._bounds.age_s
+            or resident_bytes(worker.process.pid) >= self._bounds.resident_bytes
+        )
+
+    async def _watch(self) -> None:
+        """Kill app-servers that do not answer, and look for those that have outgrown their bounds."""
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            await asyncio.gather(*(_probe(worker) for worker in self._serving))
+            self._check.set()
+
+    async def _stop_all(self) -> None:
+        for retirement in self._retiring:
+            retirement.cancel()
+        workers, self._serving = [*self._serving, *([self._reserve] if self._reserve else [])], []
+        self._reserve = None
+        await asyncio.gather(*(worker.process.stop() for worker in workers), *self._retiring, return_exceptions=True)
+
+
+async def _retire(worker: Worker) -> None:
+    """End an app-server when its turns are over; those that only wait for a client get a while."""
+    deadline = _now() + PARKED_GRACE_S
+    try:
+        while worker.load > 0 or (worker.parked > 0 and _now() < deadline):
+            await asyncio.wait((worker.process.exited,), timeout=1.0)
+            if worker.process.exited.done():
+                return
+    finally:
+        await asyncio.shield(worker.process.stop())
+
+
+async def _probe(worker: Worker) -> None:
+    try:
+        await worker.connection.call("thread/loaded/list", {}, dict[str, object], timeout_s=PROBE_TIMEOUT_S)
+    except BackendUnavailable:
+        if not worker.process.exited.done():
+            log.error("codex_hangs", pid=worker.process.pid)
+            worker.process.kill()
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process, where the system tells it."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * resource.getpagesize()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
