@@ -19,29 +19,41 @@ from turnbridge.appserver.backend import CodexBackend
 from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
 from turnbridge.appserver.pool import Bounds, Pool
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
+from turnbridge.engine.admission import Admission, AdmissionRules
 from turnbridge.engine.ports import Backend, MediaLoader
 from turnbridge.engine.tool_calls import OpenCalls
-from turnbridge.engine.turns import TurnRunner
+from turnbridge.engine.turns import Patience, TurnRunner
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
 from turnbridge.tokens import OpenAITokenizer
+from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.web.app import build_app
 from turnbridge.web.generation import Generation, GenerationRules, Models
 from turnbridge.web.metrics import Metrics
+from turnbridge.web.turns import Timing
 
 BYTES_PER_MB = 1024 * 1024
 KEY_FILE = "api-key"
-# How long open answers may take to end when the gateway is told to stop.
+# How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """The running gateway: its application, and what tells and keeps its state."""
+    """The running gateway: its application, and what keeps its state."""
 
     app: ASGIApp
     pool: Pool
     calls: OpenCalls
+    admission: Admission
+    runner: TurnRunner
+
+    async def drain(self, within_s: float) -> None:
+        """Let nobody in any more, wait for the turns that run, and end the rest with an error."""
+        self.admission.close()
+        if not await self.admission.drained(within_s):
+            self.runner.stop(BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
+            await self.admission.drained(STOP_GRACE_S)
 
 
 @contextlib.asynccontextmanager
@@ -66,40 +78,42 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
         stack.push_async_callback(media.aclose)
         calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
         stack.callback(calls.close)
-        backend = CodexBackend(pool, native=native)
-        app = assemble(settings, backend, media, calls, problem=lambda: pool.readiness().reason, api_key=api_key)
-        yield Gateway(app=app, pool=pool, calls=calls)
+        yield assemble(settings, pool, CodexBackend(pool, native=native), media, calls, api_key=api_key)
 
 
 def assemble(
-    settings: Settings,
-    backend: Backend,
-    media: MediaLoader,
-    calls: OpenCalls,
-    *,
-    problem: Callable[[], str],
-    api_key: str,
-) -> ASGIApp:
-    """Join the parts into the application."""
+    settings: Settings, pool: Pool, backend: Backend, media: MediaLoader, calls: OpenCalls, *, api_key: str
+) -> Gateway:
+    """Join the parts."""
+    patience = Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
+    runner = TurnRunner(backend, media, OpenAITokenizer(), calls, patience)
+    admission = Admission(
+        AdmissionRules(
+            turns=settings.max_turns, waiting=settings.queue_max, patience_s=settings.queue_timeout_ms / 1000
+        )
+    )
     rules = GenerationRules(
         body_limit_bytes=int(settings.max_body_mb * BYTES_PER_MB),
-        hold_s=settings.stream_hold_ms / 1000,
+        timing=Timing(
+            hold_s=settings.stream_hold_ms / 1000,
+            keepalive_s=settings.sse_keepalive_ms / 1000 if settings.sse_keepalive_ms else None,
+        ),
         strict_params=settings.strict_params,
         default_model=settings.codex_model,
         aliases=settings.model_aliases,
     )
     models = Models(backend, rules)
-    runner = TurnRunner(backend, media, OpenAITokenizer(), calls)
-    generation = Generation(runner, models, rules, new_id=new_id, now=lambda: int(time.time()))
-    return build_app(
+    generation = Generation(runner, models, rules, admission, new_id=new_id, now=lambda: int(time.time()))
+    app = build_app(
         generation,
         models,
-        problem=problem,
+        problem=lambda: pool.readiness().reason,
         api_key=api_key,
         metrics=Metrics(),
         metrics_token=settings.metrics_token,
         allowed_origins=settings.cors_allowed_origins,
     )
+    return Gateway(app=app, pool=pool, calls=calls, admission=admission, runner=runner)
 
 
 def worker_pool(spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False) -> Pool:
@@ -135,7 +149,7 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return the factory of uvloop's event loop where there is one."""
-    return uvicorn.Config(None, loop="auto").get_loop_factory()  # type: ignore[arg-type]  # No application is loaded.
+    return uvicorn.Config(None, loop="auto", log_config=None).get_loop_factory()  # type: ignore[arg-type]  # No application is loaded.
 
 
 def new_id(prefix: str) -> str:

@@ -4,15 +4,18 @@ import asyncio
 import contextlib
 import ipaddress
 import os
+import signal
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Annotated, NoReturn
 
 import typer
+import uvicorn
 from pydantic import ValidationError
 
 from turnbridge import __version__
-from turnbridge.bootstrap import fastest_loop, http_server, running_gateway, stored_key
+from turnbridge.bootstrap import Gateway, fastest_loop, http_server, running_gateway, stored_key
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
@@ -71,8 +74,37 @@ async def _serve(settings: Settings, *, demo: bool) -> None:
             running_gateway(settings, api_key=api_key, provider=model.base_url if model else None)
         )
         server = http_server(gateway.app)
+        stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
         _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
         await server.serve(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _drain_on_signals(gateway: Gateway, server: uvicorn.Server, drain_s: float) -> Iterator[None]:
+    """Let running turns finish at the first signal to stop, and stop at once at the second."""
+    loop = asyncio.get_running_loop()
+    draining: list[asyncio.Task[None]] = []
+
+    async def drain() -> None:
+        await gateway.drain(drain_s)
+        server.should_exit = True
+
+    def stop() -> None:
+        if draining:
+            server.should_exit = server.force_exit = True
+        else:
+            draining.append(loop.create_task(drain()))
+
+    # Otherwise the server takes the signals itself, and cuts off what runs.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -84,20 +116,22 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         _refuse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port.")
+    # From here on a client may connect, and waits until the server takes it.
+    listener.listen()
     return listener
 
 
 def _welcome(listener: socket.socket, api_key: str, *, own_key: bool, demo: bool) -> None:
     host, port = listener.getsockname()[:2]
     base = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
-    shown = "$PROXY_API_KEY" if own_key else api_key
+    shown = "YOUR_KEY" if own_key else api_key
     model = "gpt-5.5" if demo else "codex-5"
     typer.echo(
         f"""
 Turnbridge {__version__} listens on {base}{"  (demo: a scripted model, no account)" if demo else ""}
 
   Base URL  {base}
-  API key   {"the one in PROXY_API_KEY" if own_key else api_key}
+  API key   {"the one that you chose" if own_key else api_key}
 
 Try it:
 

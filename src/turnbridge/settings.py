@@ -47,7 +47,7 @@ class Settings(BaseSettings):
     codex_home: Path = Field(
         default_factory=lambda: Path.home() / ".codex",
         alias="CODEX_HOME",
-        description="The user's Codex home, whose login and models are used; nothing of ours is written there.",
+        description="The user's Codex home, for its login and models; nothing is written there. Default: `~/.codex`.",
     )
     codex_model: str | None = Field(
         None, alias="CODEX_MODEL", description="The default model. Default: the one in the user's Codex configuration."
@@ -67,6 +67,33 @@ class Settings(BaseSettings):
         alias="PROXY_STREAM_HOLD_MS",
         ge=0,
         description="How long a stream's headers wait for output, so that an early failure is an HTTP status.",
+    )
+    sse_keepalive_ms: int = Field(
+        15000,
+        alias="PROXY_SSE_KEEPALIVE_MS",
+        ge=0,
+        description="After how much silence a stream shows a sign of life; 0 for never.",
+    )
+    timeout_ms: int = Field(
+        3_600_000, alias="PROXY_TIMEOUT_MS", gt=0, description="How long a turn may take as a whole."
+    )
+    idle_timeout_ms: int = Field(
+        900_000, alias="PROXY_IDLE_TIMEOUT_MS", gt=0, description="How long the model may be silent within a turn."
+    )
+    max_turns: int = Field(
+        64, alias="PROXY_MAX_TURNS", ge=1, description="Turns that run at once; further requests wait."
+    )
+    queue_max: int = Field(
+        256, alias="PROXY_QUEUE_MAX", ge=0, description="Requests that wait at once; further ones get 429."
+    )
+    queue_timeout_ms: int = Field(
+        60_000, alias="PROXY_QUEUE_TIMEOUT_MS", gt=0, description="How long a request waits before it gets 503."
+    )
+    drain_s: float = Field(
+        30,
+        alias="PROXY_DRAIN_S",
+        ge=0,
+        description="How long running turns may go on when the gateway is told to stop.",
     )
     worker_count: int = Field(
         default_factory=lambda: min(os.cpu_count() or 1, MOST_DEFAULT_WORKERS),
@@ -98,7 +125,7 @@ class Settings(BaseSettings):
     cors_allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         alias="PROXY_CORS_ALLOWED_ORIGINS",
-        description="Web origins allowed besides loopback and `app://obsidian.md`, separated by commas; `*` for any.",
+        description="Web origins to allow besides loopback, Obsidian and Capacitor; separated by commas, `*` for any.",
     )
     metrics_token: str | None = Field(
         None, alias="PROXY_METRICS_TOKEN", description="Lets `/metrics` be read from elsewhere, as a bearer token."
@@ -144,7 +171,10 @@ class Settings(BaseSettings):
 def load_settings(**chosen: object) -> Settings:
     """Return the settings; what is chosen here, by its name, wins over the environment and the file."""
     given = {name: value for name, value in chosen.items() if value is not None}
-    return Settings(**given)  # type: ignore[arg-type]  # pydantic itself checks them
+    try:
+        return Settings(**given)  # type: ignore[arg-type]  # pydantic itself checks them
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{config_file(os.environ)} is not valid TOML: {error}") from error
 
 
 def config_file(environment: Mapping[str, str]) -> Path:

@@ -85,6 +85,7 @@ class CodexConversation:
         self._connection = worker.connection
         self._thread_id = thread_id
         self._inbox = worker.connection.subscribe(thread_id)
+        self._inbox.overflowed = self._overflowed
         self._parked = False
         self._request = request
         self._names = names
@@ -137,6 +138,10 @@ class CodexConversation:
         self._connection.unsubscribe(self._thread_id)
         if self._started is not None:
             self._interrupt(self._decoder.turn_id, self._started)
+
+    def _overflowed(self) -> None:
+        log.warning("slow_reader", thread=self._thread_id)
+        self.close()
 
     async def _events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Yield what Codex tells until the turn ends or waits for the client."""

@@ -29,6 +29,10 @@ CALL_TIMEOUT_S = 30.0
 _tool_call = msgspec.json.Decoder(ToolCallAsked)
 
 
+# Some megabytes for a client that has stopped reading; a model that is read never gets so far ahead.
+MOST_UNREAD = 20_000
+
+
 class CallRefused(InternalFault):
     """Codex answered a call with an error."""
 
@@ -40,9 +44,18 @@ class Inbox:
         self._notes: list[Notification | ToolCallAsked] = []
         self._error: GatewayError | None = None
         self._arrived = asyncio.Event()
+        self.overflowed: Callable[[], None] = lambda: None
+        """Called once if the notifications are not read; the thread's owner stops the turn."""
 
     def put(self, note: Notification | ToolCallAsked) -> None:
-        """Add a notification."""
+        """Add a notification, unless so many wait already that nobody seems to read them."""
+        if len(self._notes) >= MOST_UNREAD:
+            if self._error is None:
+                self.fail(
+                    BackendUnavailable("The client read too slowly; the turn was interrupted.", code="slow_reader")
+                )
+                self.overflowed()
+            return
         self._notes.append(note)
         self._arrived.set()
 

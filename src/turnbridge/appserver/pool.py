@@ -28,6 +28,8 @@ LONGEST_BACKOFF_S = 30.0
 CRASH_WINDOW_S = 120.0
 # How long a request waits for a Codex that is just starting before it is told to come back.
 START_PATIENCE_S = 10.0
+# How often a missing login is looked for again, if its file does not change.
+LOGIN_RECHECK_S = 15.0
 # How often the app-servers are looked at, and how long a healthy one may take to answer.
 WATCH_INTERVAL_S = 10.0
 PROBE_TIMEOUT_S = 10.0
@@ -94,6 +96,8 @@ class Pool:
         try:
             while True:
                 self._check.clear()
+                if any(map(self._may_know_less, self._serving)):
+                    await asyncio.gather(*(old.process.stop() for old in self._all()))
                 self._replace_outgrown()
                 if len(self._serving) < self._count or self._reserve is None:
                     await self._add()
@@ -106,10 +110,8 @@ class Pool:
     async def worker(self) -> Worker:
         """Return the least loaded app-server, waiting a little if none is ready; raises what the client should hear."""
         worker = await self._ready()
-        if worker.login_missing and self._login_state() != worker.login:
-            # An app-server reads the login once. Somebody has logged in since: fresh ones will know.
-            before = [*self._serving, *([self._reserve] if self._reserve else [])]
-            await asyncio.gather(*(old.process.stop() for old in before))
+        if self._may_know_less(worker):
+            await asyncio.gather(*(old.process.stop() for old in self._all()))
             worker = await self._ready()
         if worker.login_missing:
             raise LoginRequired(self._login_help)
@@ -124,6 +126,7 @@ class Pool:
         if not self._serving:
             return Readiness(ready=False, reason=self._problem)
         if self._serving[0].login_missing:
+            self._check.set()
             return Readiness(ready=False, reason=self._login_help)
         return Readiness(ready=True, reason="")
 
@@ -132,6 +135,18 @@ class Pool:
         worker.threads += 1
         if worker.threads >= self._bounds.threads:
             self._check.set()
+
+    def _all(self) -> list[Worker]:
+        return [*self._serving, *([self._reserve] if self._reserve else [])]
+
+    def _may_know_less(self, worker: Worker) -> bool:
+        """Tell whether somebody may have logged in since this app-server started: it reads the login only then.
+
+        A login in the system keyring changes no file, so it is looked for again after a while.
+        """
+        if not worker.login_missing:
+            return False
+        return self._login_state() != worker.login or _now() - worker.started_at > LOGIN_RECHECK_S
 
     async def _ready(self) -> Worker:
         self._wanted.set()
@@ -172,7 +187,7 @@ class Pool:
         self._serving.remove(worker)
         self.restarts += 1
         self._crashes.append(_now())
-        self._problem = f"Codex ended ({worker.process.last_words()}) and is being started again."
+        self._problem = f"Codex ended (exit status {worker.process.exit_status}) and is being started again."
         log.warning("codex_ended", last_words=worker.process.last_words())
         if self._reserve is not None:
             self._serving.append(self._reserve)
@@ -217,8 +232,7 @@ class Pool:
     async def _stop_all(self) -> None:
         for retirement in self._retiring:
             retirement.cancel()
-        workers, self._serving = [*self._serving, *([self._reserve] if self._reserve else [])], []
-        self._reserve = None
+        workers, self._serving, self._reserve = self._all(), [], None
         await asyncio.gather(*(worker.process.stop() for worker in workers), *self._retiring, return_exceptions=True)
 
 

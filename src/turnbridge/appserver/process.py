@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ TERMINATE_GRACE_S = 1.0
 # Enough of stderr to say why a process died.
 KEPT_STDERR_CHUNKS = 20
 KEPT_STDERR_CHARS = 500
+
+TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 # The gateway's own secrets are none of Codex's business.
 WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_METRICS_TOKEN")
@@ -82,10 +85,16 @@ class AppServerProcess:
         if not self._stdin.is_closing():
             self._stdin.write(data)
 
+    @property
+    def exit_status(self) -> int | None:
+        """Return how the child ended: negative for a signal, None while it runs."""
+        return self._transport.get_returncode()
+
     def last_words(self) -> str:
-        """Return the exit status and the end of stderr."""
-        words = b"".join(self._pipes.stderr).decode(errors="replace").strip()[-KEPT_STDERR_CHARS:]
-        return f"exit status {self._transport.get_returncode()}" + (f": {words}" if words else "")
+        """Return the exit status and the end of stderr, for the log and for an operator."""
+        words = b"".join(self._pipes.stderr).decode(errors="replace")
+        plain = TERMINAL_CODES.sub("", words).strip()[-KEPT_STDERR_CHARS:]
+        return f"exit status {self.exit_status}" + (f": {plain}" if plain else "")
 
     def kill(self) -> None:
         """End a child that no longer listens."""

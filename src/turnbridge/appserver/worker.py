@@ -89,7 +89,7 @@ async def start_worker(spec: CodexSpec) -> Worker:
     connection = Connection(process.write)
     process.receive_by(connection.receive)
     process.exited.add_done_callback(
-        lambda _: connection.end(BackendUnavailable(f"Codex ended unexpectedly ({process.last_words()})."))
+        lambda _: connection.end(BackendUnavailable(f"Codex ended (exit status {process.exit_status})."))
     )
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):

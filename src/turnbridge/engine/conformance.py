@@ -216,7 +216,7 @@ class _Search:
             yield "no value is allowed"
         if isinstance(place.schema, dict):
             if place.schema_pointer not in self._own:
-                self._own[place.schema_pointer] = self._draft(_own_part(place.schema), mask="the value")
+                self._own[place.schema_pointer] = self._draft(_own_part(place.schema), offline=True, mask="the value")
             for error in self._own[place.schema_pointer].iter_errors(place.value):
                 yield _cut(error.message)
 
@@ -231,7 +231,7 @@ class _Search:
     def _is_likely(self, place: _Place) -> bool:
         """Tell whether this alternative was meant: the value's type and fixed properties fit."""
         schema = next((target.schema for target in self._referred(place)), place.schema)
-        return not isinstance(schema, dict) or self._draft(_marks(schema)).is_valid(place.value)
+        return not isinstance(schema, dict) or self._draft(_marks(schema), offline=True).is_valid(place.value)
 
     def _referred(self, place: _Place) -> Iterator[_Place]:
         """Yield the same value with the schema that `$ref` points to in this document."""

@@ -48,9 +48,10 @@ class ModelCatalog:
         """Return the models to advertise: the visible ones, and the default even if hidden."""
         return [model for model in self.models if not model.hidden or model is self._default]
 
-    def alias_names(self) -> list[str]:
-        """Return the user's own names for models."""
-        return sorted(self._aliases)
+    def aliases(self) -> dict[str, Model]:
+        """Return the user's own names that stand for a model; one whose model Codex does not offer is left out."""
+        chosen = {name: self._known(target.lower()) for name, target in sorted(self._aliases.items())}
+        return {name: choice.model for name, choice in chosen.items() if choice is not None}
 
     def resolve(self, name: str) -> ModelChoice:
         """Return the model and effort that a client's name stands for."""
@@ -92,7 +93,7 @@ class ModelCatalog:
         return self._by_id.get(INHERITED_NAMES[name] or "") or self._default
 
     def _advice(self, name: str, target: str | None) -> str:
-        known = [model.id for model in self.listed()] + self.alias_names()
+        known = [*(model.id for model in self.listed()), *self.aliases()]
         near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
         stands_for = f" (an alias of '{target}')" if target is not None else ""
         offer = f"Did you mean {' or '.join(f'`{m}`' for m in near)}?" if near else f"Available: {', '.join(known)}."

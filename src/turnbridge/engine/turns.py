@@ -5,7 +5,7 @@ import itertools
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
@@ -13,7 +13,7 @@ from turnbridge.engine.limits import NARRATION, OutputLimit
 from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
-from turnbridge.turn.errors import BackendUnavailable, GatewayError, OutputRejected
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, OutputRejected, TurnTimeout
 from turnbridge.turn.events import (
     CallsAwaited,
     MessageDone,
@@ -36,14 +36,33 @@ SUMMARY_PARAM = "reasoning.summary"
 Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a turn may be silent, and how long it may take."""
+
+    silence_s: float
+    whole_s: float
+
+
 class TurnRunner:
     """Runs turns on a backend. Closing the iterator of a run interrupts its turn in Codex."""
 
-    def __init__(self, backend: Backend, media: MediaLoader, tokenizer: Tokenizer, calls: OpenCalls) -> None:
+    def __init__(
+        self, backend: Backend, media: MediaLoader, tokenizer: Tokenizer, calls: OpenCalls, patience: Patience
+    ) -> None:
         self._backend = backend
         self._media = media
         self._tokenizer = tokenizer
         self._calls = calls
+        self._patience = patience
+        self._waits: set[asyncio.Timeout] = set()
+        self._stopped: GatewayError | None = None
+
+    def stop(self, error: GatewayError) -> None:
+        """End every turn that runs, now, with this error."""
+        self._stopped = error
+        for wait in self._waits:
+            wait.reschedule(asyncio.get_running_loop().time())
 
     async def run(self, request: TurnRequest) -> Batches:
         """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one."""
@@ -51,7 +70,7 @@ class TurnRunner:
             ready = replace(request, items=await self._ready_items(request))
             # As long as nothing has been told, a turn may begin again.
             for attempt in itertools.count(1):
-                async with aclosing(await self._begin(ready)) as batches:
+                async with aclosing(self._timed(await self._begin(ready))) as batches:
                     first = await anext(batches)
                     if (again := await self._again(ready, first, attempt)) is not None:
                         ready = again
@@ -62,6 +81,26 @@ class TurnRunner:
                     return
         except GatewayError as error:
             yield [TurnFailed(error)]
+
+    async def _timed(self, source: Batches) -> Batches:
+        """Yield what comes in time; a turn that is silent for too long, or goes on for too long, ends as failed."""
+        end = asyncio.get_running_loop().time() + self._patience.whole_s
+        async with aclosing(source) as batches:
+            while True:
+                silence = asyncio.get_running_loop().time() + self._patience.silence_s
+                wait = asyncio.timeout_at(min(silence, end))
+                self._waits.add(wait)
+                try:
+                    async with wait:
+                        batch = await anext(batches, None)
+                except TimeoutError:
+                    yield [TurnFailed(self._stopped or _too_late(self._patience, silent=silence < end))]
+                    return
+                finally:
+                    self._waits.discard(wait)
+                if batch is None:
+                    return
+                yield batch
 
     async def _begin(self, request: TurnRequest) -> Batches:
         """Return the answer to come: of the turn that waits for this request, or of a thread that replays it."""
@@ -217,6 +256,12 @@ class _Answer:
             return None
         spoken = (event for event in self.events if isinstance(event, MessageDone) and event.phase != NARRATION)
         return rule.problem("".join(event.text for event in spoken))
+
+
+def _too_late(patience: Patience, *, silent: bool) -> TurnTimeout:
+    if silent:
+        return TurnTimeout(f"The model was silent for {patience.silence_s:g} seconds; the turn was interrupted.")
+    return TurnTimeout(f"The turn took longer than {patience.whole_s:g} seconds and was interrupted.")
 
 
 def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:

@@ -55,7 +55,7 @@ class InvalidRequest(RequestError):
 
 
 class RequestTooLarge(RequestError):
-    """The body, or something it refers to, exceeds a limit."""
+    """The body exceeds the limit."""
 
     code = "request_too_large"
 

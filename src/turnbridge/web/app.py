@@ -12,7 +12,7 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation, Models
 from turnbridge.web.ingress import wrap
 from turnbridge.web.metrics import Metrics, metrics_endpoint
-from turnbridge.web.turns import USAGE_HEADER
+from turnbridge.web.turns import QUEUED_HEADER, USAGE_HEADER
 from turnbridge.wire.model_list import model_list, model_object
 
 Endpoint = Callable[[Request], object]
@@ -33,7 +33,7 @@ def build_app(
     async def list_models(_: Request) -> Response:
         catalog = await models.catalog()
         listed = [model_object(model) for model in catalog.listed()]
-        aliases = [model_object(catalog.resolve(name).model, name=name) for name in catalog.alias_names()]
+        aliases = [model_object(model, name=name) for name, model in catalog.aliases().items()]
         return _json(model_list([*listed, *aliases]))
 
     async def get_model(request: Request) -> Response:
@@ -64,7 +64,7 @@ def build_app(
         api_key=api_key,
         metrics=metrics,
         allowed_origins=allowed_origins,
-        exposed_headers=(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER),
+        exposed_headers=(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER, QUEUED_HEADER),
     )
 
 

@@ -41,6 +41,11 @@ class RequireKey:
         await self._app(scope, receive, send)
 
 
+def client_of(scope: Scope) -> str:
+    """Return whom a request counts for: its key."""
+    return (bearer_token(scope) or b"").decode("latin-1")
+
+
 def bearer_token(scope: Scope) -> bytes | None:
     """Return what follows `Bearer` in the request's Authorization header, if anything does."""
     header = header_value(scope, b"authorization")

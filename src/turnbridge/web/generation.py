@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from turnbridge.engine.admission import Admission
 from turnbridge.engine.models import ModelCatalog, ModelChoice
 from turnbridge.engine.ports import Backend
 from turnbridge.engine.turns import TurnRunner
@@ -14,8 +15,9 @@ from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import context_of
+from turnbridge.web.auth import client_of
 from turnbridge.web.ingress import read_body
-from turnbridge.web.turns import TurnResponse
+from turnbridge.web.turns import Timing, TurnResponse
 from turnbridge.wire import sse
 from turnbridge.wire.chat import decode as chat_decode
 from turnbridge.wire.chat.encode import ChatEncoder
@@ -26,6 +28,7 @@ from turnbridge.wire.validation import parse_body
 
 MODEL_HEADER = "x-turnbridge-model"
 IGNORED_HEADER = "x-turnbridge-ignored"
+NO_KEEPALIVE = "x-no-keepalive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class GenerationRules:
     """The operator's choices that concern these routes."""
 
     body_limit_bytes: int
-    hold_s: float
+    timing: Timing
     strict_params: bool
     default_model: str | None
     aliases: Mapping[str, str]
@@ -60,6 +63,7 @@ class Generation:
         runner: TurnRunner,
         models: Models,
         rules: GenerationRules,
+        admission: Admission,
         *,
         new_id: Callable[[str], str],
         now: Callable[[], int],
@@ -67,6 +71,7 @@ class Generation:
         self._runner = runner
         self._models = models
         self._rules = rules
+        self._admission = admission
         self._new_id = new_id
         self._now = now
 
@@ -80,7 +85,8 @@ class Generation:
             turn,
             _ChatWriter(encoder),
             choices=decoded.choices,
-            hold_s=self._rules.hold_s,
+            admission=self._admission.admitted(client_of(request.scope), decoded.choices),
+            timing=self._timing(request),
             headers=_headers(choice, turn),
         )
 
@@ -94,9 +100,16 @@ class Generation:
             self._runner,
             turn,
             _ResponsesWriter(encoder, self._now),
-            hold_s=self._rules.hold_s,
+            admission=self._admission.admitted(client_of(request.scope)),
+            timing=self._timing(request),
             headers=_headers(choice, turn),
         )
+
+    def _timing(self, request: Request) -> Timing:
+        """Return when to send signs of life; a client that cannot bear them says so."""
+        if request.headers.get(NO_KEEPALIVE) == "1" or request.query_params.get("no_keepalive") == "1":
+            return replace(self._rules.timing, keepalive_s=None)
+        return self._rules.timing
 
     async def _body(self, request: Request) -> JsonObject:
         body = await read_body(request.scope, request.receive, limit_bytes=self._rules.body_limit_bytes)
@@ -144,6 +157,9 @@ class _ChatWriter:
             return sse.data_frame({"error": error_object(self._encoder.failure.error)})
         return b"".join(map(sse.data_frame, self._encoder.closing())) + sse.DONE
 
+    def keepalive(self) -> bytes:
+        return sse.comment("keepalive")
+
     def whole(self) -> JsonObject:
         return self._encoder.completion
 
@@ -170,6 +186,9 @@ class _ResponsesWriter:
 
     def closing(self) -> bytes:
         return b""
+
+    def keepalive(self) -> bytes:
+        return _named([self._encoder.still_in_progress()])
 
     def whole(self) -> JsonObject:
         return self._encoder.response

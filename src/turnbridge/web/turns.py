@@ -4,7 +4,8 @@ leaves, they are interrupted in Codex.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -21,6 +22,12 @@ ChoiceBatch: TypeAlias = tuple[int, Sequence[TurnEvent]]
 
 # Said inside a stream, whose headers have long gone, in the words of the header that whole answers carry.
 USAGE_HEADER = "x-turnbridge-usage"
+# How long the request waited for its turn.
+QUEUED_HEADER = "x-turnbridge-queued-ms"
+
+# JSON may begin with blanks. Most answers are there before the third interval, with a status and all headers.
+PATIENCE_WITH_WHOLE_ANSWERS = 2
+BLANK = b" "
 
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -28,6 +35,16 @@ STREAM_HEADERS = {
     # nginx would collect a stream before passing it on.
     "x-accel-buffering": "no",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """When something is sent though there is nothing to say."""
+
+    hold_s: float
+    """How long headers wait for the first output."""
+    keepalive_s: float | None
+    """After how much silence a sign of life is sent; None for never."""
 
 
 class Writer(Protocol):
@@ -55,6 +72,10 @@ class Writer(Protocol):
         """Return the frames that come after every choice has ended."""
         ...
 
+    def keepalive(self) -> bytes:
+        """Return a frame that says nothing but that the answer is still to come."""
+        ...
+
     def whole(self) -> JsonObject:
         """Return the answer in one piece."""
         ...
@@ -70,20 +91,22 @@ class TurnResponse:
         writer: Writer,
         *,
         choices: int = 1,
-        hold_s: float,
+        admission: AbstractAsyncContextManager[float],
+        timing: Timing,
         headers: Mapping[str, str],
     ) -> None:
         self._events = run_choices(runner, request, choices)
         self._streamed = request.streamed
         self._writer = writer
-        self._hold_s = hold_s
-        self._headers = headers
+        self._admission = admission
+        self._timing = timing
+        self._headers = dict(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client leaves first."""
         context = context_of(scope)
         context.stream = self._streamed
-        answer = asyncio.ensure_future(self._stream(context, send) if self._streamed else self._whole(context, send))
+        answer = asyncio.ensure_future(self._answer(context, _Outlet(send)))
         gone = asyncio.ensure_future(_client_gone(receive))
         try:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -95,7 +118,31 @@ class TurnResponse:
         if not answer.cancelled():
             answer.result()
 
-    async def _whole(self, context: RequestContext, send: Send) -> None:
+    async def _answer(self, context: RequestContext, outlet: "_Outlet") -> None:
+        async with self._admission as waited_s:
+            self._headers[QUEUED_HEADER] = str(round(waited_s * 1000))
+            ticking = asyncio.ensure_future(self._keep_alive(outlet))
+            try:
+                await (self._stream(context, outlet) if self._streamed else self._whole(context, outlet))
+            finally:
+                ticking.cancel()
+
+    async def _keep_alive(self, outlet: "_Outlet") -> None:
+        """Say something whenever nothing has been said for a while, so that nobody on the way hangs up."""
+        interval = self._timing.keepalive_s
+        if interval is None:
+            return
+        # A whole answer should have a status of its own; only when it takes long, it begins with blanks instead.
+        await asyncio.sleep(interval if self._streamed else interval * PATIENCE_WITH_WHOLE_ANSWERS)
+        while True:
+            if self._streamed and outlet.started and outlet.silent_for() >= interval:
+                await outlet.write(self._writer.keepalive())
+            elif not self._streamed:
+                await outlet.start({"content-type": "application/json", **self._headers})
+                await outlet.write(BLANK)
+            await asyncio.sleep(interval - min(outlet.silent_for(), interval / 2))
+
+    async def _whole(self, context: RequestContext, outlet: "_Outlet") -> None:
         async with aclosing(self._events) as source:
             async for index, events in source:
                 self._writer.frames(index, events)
@@ -106,32 +153,32 @@ class TurnResponse:
         body = msgspec.json.encode(self._writer.whole())
         usage = "estimated" if self._writer.usage.estimated else "exact"
         head = {"content-type": "application/json", "content-length": str(len(body)), USAGE_HEADER: usage}
-        await _start(send, {**head, **self._headers})
-        await send({"type": "http.response.body", "body": body})
+        await outlet.start({**head, **self._headers})
+        await outlet.end(body)
 
-    async def _stream(self, context: RequestContext, send: Send) -> None:
+    async def _stream(self, context: RequestContext, outlet: "_Outlet") -> None:
         """Hold the headers back until the turn has said something, so that a failure before it is an HTTP status."""
         async with aclosing(self._events) as source:
             first = asyncio.ensure_future(_until_output(source))
             try:
-                await asyncio.wait((first,), timeout=self._hold_s)
+                await asyncio.wait((first,), timeout=self._timing.hold_s)
                 if first.done():
                     _refuse_if_failed(first.result())
-                await _start(send, {**STREAM_HEADERS, **self._headers})
+                await outlet.start({**STREAM_HEADERS, **self._headers})
                 opening = self._writer.opening()
                 if not first.done():
-                    await _send(send, opening)
+                    await outlet.write(opening)
                     opening = b""
-                await _send(send, opening + b"".join(self._frames(context, batch) for batch in await first))
+                await outlet.write(opening + b"".join(self._frames(context, batch) for batch in await first))
             finally:
                 first.cancel()
                 await asyncio.wait((first,))
             if self._writer.failure is None:
                 async for batch in source:
-                    await _send(send, self._frames(context, batch))
+                    await outlet.write(self._frames(context, batch))
                     if self._writer.failure is not None:
                         break
-        await send({"type": "http.response.body", "body": self._writer.closing()})
+        await outlet.end(self._writer.closing())
 
     def _frames(self, context: RequestContext, batch: ChoiceBatch) -> bytes:
         index, events = batch
@@ -200,14 +247,38 @@ async def _client_gone(receive: Receive) -> None:
         pass
 
 
-async def _start(send: Send, headers: Mapping[str, str]) -> None:
-    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": 200, "headers": encoded})
+class _Outlet:
+    """The response as it leaves: begun once, then whole frames, and when the last one went."""
 
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._said_at = 0.0
+        self._busy = False
+        self.started = False
 
-async def _send(send: Send, data: bytes) -> None:
-    if data:
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+    async def start(self, headers: Mapping[str, str]) -> None:
+        """Send the headers, unless they have gone."""
+        if self.started:
+            return
+        self.started = True
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await self._send({"type": "http.response.start", "status": 200, "headers": encoded})
+
+    async def write(self, data: bytes) -> None:
+        """Send some frames."""
+        if data:
+            self._busy = True
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            self._said_at = asyncio.get_running_loop().time()
+            self._busy = False
+
+    async def end(self, data: bytes) -> None:
+        """Send the rest."""
+        await self._send({"type": "http.response.body", "body": data})
+
+    def silent_for(self) -> float:
+        """Return how long nothing has been said; a client that is slow to take the last frame has heard enough."""
+        return 0.0 if self._busy else asyncio.get_running_loop().time() - self._said_at
 
 
 def _count(context: RequestContext, writer: Writer) -> None:

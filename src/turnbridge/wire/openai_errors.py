@@ -16,6 +16,7 @@ class Shape(NamedTuple):
 
 # OpenAI's SDKs retry 408, 409, 429 and 5xx by themselves, so the status decides who pays for a failure twice.
 TABLE: dict[type[errors.GatewayError], Shape] = {
+    errors.GatewayError: Shape(500, "server_error"),
     errors.RequestError: Shape(400, "invalid_request_error"),
     errors.InvalidRequest: Shape(400, "invalid_request_error"),
     errors.RequestTooLarge: Shape(413, "invalid_request_error"),
@@ -39,17 +40,22 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
 
 def status_of(error: errors.GatewayError) -> int:
     """Return the HTTP status that tells this error."""
-    return TABLE[type(error)].status
+    return _shape(error).status
 
 
 def error_object(error: errors.GatewayError) -> JsonObject:
     """Return the object that OpenAI puts under `error`."""
     return {
         "message": error.message,
-        "type": TABLE[type(error)].type,
+        "type": _shape(error).type,
         "param": error.param,
         "code": error.error_code,
     }
+
+
+def _shape(error: errors.GatewayError) -> Shape:
+    """Return the row of the error's own class, or of the nearest one that it comes from."""
+    return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
 
 
 def error_headers(error: errors.GatewayError) -> dict[str, str]:

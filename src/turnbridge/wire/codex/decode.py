@@ -216,20 +216,23 @@ class TurnDecoder:
             for index, part in enumerate(parts[begun:], start=begun):
                 rest = _rest(part.text, "".join(streamed.get(index, [])))
                 happened += self._thought(item_id, index, rest, is_summary=is_summary)
-        del self._thoughts[item_id]
-        whole = ev.ReasoningDone(
-            item_id, _in_order(thought.summary), _in_order(thought.content), item.encrypted_content
-        )
-        return [*happened, whole]
+        return [*happened, self._thought_done(item_id, encrypted=item.encrypted_content)]
+
+    def _thought_done(self, item_id: str, *, encrypted: str | None) -> ev.ReasoningDone:
+        thought = self._thoughts.pop(item_id)
+        return ev.ReasoningDone(item_id, _in_order(thought.summary), _in_order(thought.content), encrypted)
 
     def _attempt_failed(self, note: schema.ErrorReported) -> list[ev.TurnEvent]:
-        """Codex tries again by itself, and says all of the broken message again: only silence can be retried."""
+        """Codex tries again by itself, and says all of the broken message again: an answer cannot be taken back.
+
+        A thought can be left as it stands: the next attempt thinks anew.
+        """
         if not note.will_retry:
             return []
         if any(message.pieces for message in self._messages.values()):
             return self._fail(errors.UpstreamFailed(note.error.additional_details or note.error.message))
         self._messages.clear()
-        return []
+        return [self._thought_done(item_id, encrypted=None) for item_id in list(self._thoughts)]
 
     def _turn_completed(self, turn: schema.TurnRef) -> list[ev.TurnEvent]:
         if turn.status == "failed" and turn.error is not None:

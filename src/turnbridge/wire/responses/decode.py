@@ -83,6 +83,7 @@ def decode(body: JsonObject) -> DecodedResponses:
     ignored = [
         *parameters.unmet(body, UNMET),
         *unknown_fields(body, schema.ResponsesRequest),
+        *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
         *(f"include[{name}]" for name in include if name != ENCRYPTED_REASONING),
         *parts.ignored,
     ]

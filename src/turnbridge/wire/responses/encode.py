@@ -59,6 +59,10 @@ class ResponseEncoder:
             self._event("response.in_progress", response=self.response),
         ]
 
+    def still_in_progress(self) -> Event:
+        """Return an event that says no more than that: clients with idle timers need data, not comments."""
+        return self._event("response.in_progress", response=self.response)
+
     def feed(self, event: ev.TurnEvent, *, now: int) -> list[Event]:
         """Return what an event means to the client."""
         match event:
@@ -297,7 +301,7 @@ def _envelope(request: DecodedResponses, model: Model, *, response_id: str, crea
         "top_p": 1.0,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
-        "truncation": "auto" if turn.allow_truncation else "disabled",
+        "truncation": "disabled",
         "usage": None,
         "user": body.user,
         "metadata": metadata,

@@ -1,0 +1,134 @@
+"""How many turns run at once, who waits for their turn, and who is told to come back."""
+
+import asyncio
+import contextlib
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from turnbridge.turn.errors import BackendUnavailable, RateLimited
+
+# A place in the queue comes free as soon as any turn ends; nobody knows when, so soon is the best guess.
+COME_BACK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRules:
+    """The operator's bounds."""
+
+    turns: int
+    waiting: int
+    patience_s: float
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    turns: int
+    admitted: asyncio.Future[None]
+
+
+class Admission:
+    """Lets turns in up to a number, and then in a queue that serves every client in rotation."""
+
+    def __init__(self, rules: AdmissionRules) -> None:
+        self._rules = rules
+        self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+        self.running = 0
+
+    @property
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return sum(map(len, self._queues.values()))
+
+    @contextlib.asynccontextmanager
+    async def admitted(self, client: str, turns: int = 1) -> AsyncIterator[float]:
+        """Wait until `turns` may run, yield the seconds that it took, and make room when they are over."""
+        size = min(turns, self._rules.turns)
+        began = asyncio.get_running_loop().time()
+        await self._enter(client, size)
+        try:
+            yield asyncio.get_running_loop().time() - began
+        finally:
+            self.running -= size
+            self._admit_next()
+            if self.running == 0:
+                self._idle.set()
+
+    def close(self) -> None:
+        """Let nobody in any more; those who wait are told so."""
+        self._closed = True
+        for queue in self._queues.values():
+            for waiting in queue:
+                if not waiting.admitted.done():
+                    waiting.admitted.set_exception(_closing())
+        self._queues.clear()
+
+    async def drained(self, within_s: float) -> bool:
+        """Wait until no turn runs; tell whether that happened in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._idle.wait()
+        return self.running == 0
+
+    async def _enter(self, client: str, turns: int) -> None:
+        if self._closed:
+            raise _closing()
+        if not self._queues and self.running + turns <= self._rules.turns:
+            self._start(turns)
+            return
+        if self.waiting >= self._rules.waiting:
+            raise RateLimited(
+                f"{self.running} turns are running and {self.waiting} requests wait already. Try again later.",
+                code="queue_full",
+                retry_after=COME_BACK_S,
+            )
+        waiting = _Waiting(turns, asyncio.get_running_loop().create_future())
+        self._queues.setdefault(client, deque()).append(waiting)
+        try:
+            async with asyncio.timeout(self._rules.patience_s):
+                await waiting.admitted
+        except BaseException as error:
+            self._leave(client, waiting)
+            if isinstance(error, TimeoutError):
+                raise BackendUnavailable(
+                    f"No turn came free within {self._rules.patience_s:g} seconds. Try again later.",
+                    code="queue_timeout",
+                    retry_after=COME_BACK_S,
+                ) from None
+            raise
+
+    def _leave(self, client: str, waiting: _Waiting) -> None:
+        """Give up a place: in the queue, or among the running if it was let in at the very moment that it left."""
+        queue = self._queues.get(client)
+        if queue is not None and waiting in queue:
+            queue.remove(waiting)
+            if not queue:
+                del self._queues[client]
+        elif waiting.admitted.done() and not waiting.admitted.cancelled() and not waiting.admitted.exception():
+            self.running -= waiting.turns
+            self._admit_next()
+
+    def _admit_next(self) -> None:
+        while self._queues:
+            client, queue = next(iter(self._queues.items()))
+            waiting = queue[0]
+            if self.running + waiting.turns > self._rules.turns:
+                return
+            queue.popleft()
+            del self._queues[client]
+            if queue:
+                self._queues[client] = queue
+            if not waiting.admitted.done():
+                self._start(waiting.turns)
+                waiting.admitted.set_result(None)
+
+    def _start(self, turns: int) -> None:
+        self.running += turns
+        self._idle.clear()
+
+
+def _closing() -> BackendUnavailable:
+    return BackendUnavailable("The gateway is shutting down.", code="shutting_down", retry_after=COME_BACK_S)
