@@ -34,7 +34,7 @@ class Settings(BaseSettings):
     api_key: str | None = Field(
         None,
         alias="PROXY_API_KEY",
-        description="The key that clients send. Default: one made at the first start and kept in the data directory.",
+        description="The key that clients send, or several with commas. Default: one made at the first start.",
     )
     data_dir: Path = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("turnbridge", appauthor=False)),

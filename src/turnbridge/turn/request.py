@@ -60,6 +60,8 @@ class TurnRequest:
 
     model: str
     items: tuple[Item, ...]
+    client: str = ""
+    """Whom the turn is for; what is kept of it is nobody else's."""
     instructions: str | None = None
     effort: str | None = None
     summary: str | None = None

@@ -131,7 +131,8 @@ class Generation:
         choice = catalog.resolve(turn.model)
         if turn.effort is not None:
             catalog.check_effort(choice.model, turn.effort, param=effort_param)
-        return replace(turn, model=choice.model.id, effort=turn.effort or choice.effort), choice
+        effort = turn.effort or choice.effort
+        return replace(turn, client=client_of(request.scope), model=choice.model.id, effort=effort), choice
 
 
 class _ChatWriter:
