@@ -23,6 +23,7 @@ from turnbridge.engine.admission import Admission, AdmissionRules
 from turnbridge.engine.ports import Backend, MediaLoader
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import Patience, TurnRunner
+from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
 from turnbridge.tokens import OpenAITokenizer
@@ -45,6 +46,7 @@ class Gateway:
     app: ASGIApp
     pool: Pool
     calls: OpenCalls
+    warm: WarmThreads
     admission: Admission
     runner: TurnRunner
 
@@ -77,16 +79,31 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
         media = HttpMediaLoader()
         stack.push_async_callback(media.aclose)
         calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
+        warm = WarmThreads(
+            WarmRules(
+                most=settings.warm_threads_max,
+                ttl_s=settings.warm_threads_ttl_s,
+                most_characters=settings.warm_threads_mb * BYTES_PER_MB,
+            )
+        )
         stack.callback(calls.close)
-        yield assemble(settings, pool, CodexBackend(pool, native=native), media, calls, api_key=api_key)
+        stack.callback(warm.close)
+        yield assemble(settings, pool, CodexBackend(pool, native=native), media, calls, warm, api_key=api_key)
 
 
 def assemble(
-    settings: Settings, pool: Pool, backend: Backend, media: MediaLoader, calls: OpenCalls, *, api_key: str
+    settings: Settings,
+    pool: Pool,
+    backend: Backend,
+    media: MediaLoader,
+    calls: OpenCalls,
+    warm: WarmThreads,
+    *,
+    api_key: str,
 ) -> Gateway:
     """Join the parts."""
     patience = Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
-    runner = TurnRunner(backend, media, OpenAITokenizer(), calls, patience)
+    runner = TurnRunner(backend, media, OpenAITokenizer(), calls, warm, patience)
     admission = Admission(
         AdmissionRules(
             turns=settings.max_turns, waiting=settings.queue_max, patience_s=settings.queue_timeout_ms / 1000
@@ -113,7 +130,7 @@ def assemble(
         metrics_token=settings.metrics_token,
         allowed_origins=settings.cors_allowed_origins,
     )
-    return Gateway(app=app, pool=pool, calls=calls, admission=admission, runner=runner)
+    return Gateway(app=app, pool=pool, calls=calls, warm=warm, admission=admission, runner=runner)
 
 
 def worker_pool(spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False) -> Pool:

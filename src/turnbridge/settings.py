@@ -121,6 +121,15 @@ class Settings(BaseSettings):
         gt=0,
         description="How long a turn waits in Codex for the outputs of its tool calls. Later ones are replayed.",
     )
+    warm_threads_max: int = Field(
+        64, alias="PROXY_WARM_THREADS_MAX", ge=0, description="Threads kept for a client's next request; 0 for none."
+    )
+    warm_threads_ttl_s: float = Field(
+        1200, alias="PROXY_WARM_THREADS_TTL_S", gt=0, description="How long a thread is kept for a next request."
+    )
+    warm_threads_mb: int = Field(
+        64, alias="PROXY_WARM_THREADS_MB", ge=1, description="Text of kept threads that is held for comparison, in MB."
+    )
     max_body_mb: float = Field(16, alias="PROXY_MAX_BODY_MB", gt=0, description="Largest request body, in MB.")
     cors_allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         (),

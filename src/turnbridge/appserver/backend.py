@@ -112,8 +112,11 @@ class CodexConversation:
         if images := [image for item in items for image in _images(item)]:
             await self._check_images(images, len(items))
 
-    async def run(self, items: Sequence[Item] = ()) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    async def run(
+        self, items: Sequence[Item] = (), request: TurnRequest | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Let the model answer, and yield what it says."""
+        self._request = request or self._request
         if items:
             await self.inject(items)
         self._decoder = TurnDecoder(self._names, allow_truncation=self._request.allow_truncation)

@@ -18,8 +18,13 @@ class Conversation(Protocol):
         """Tell whether the thread can still go on."""
         ...
 
-    def run(self, items: Sequence[Item] = ()) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Add `items`, let the model answer, and yield its events in batches; the last one ends in a `Terminal`."""
+    def run(
+        self, items: Sequence[Item] = (), request: TurnRequest | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Add `items`, let the model answer, and yield its events in batches; the last one ends in a `Terminal`.
+
+        A `request` other than the one that the thread was opened for brings its own wishes for the turn.
+        """
         ...
 
     def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from turnbridge.engine.ports import Conversation
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, ImagePart, Item, Json, Message, Reasoning, TextPart
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, Message, RawItem, Reasoning, TextPart
 from turnbridge.turn.request import TurnRequest
 
 # A parked turn holds a thread in Codex's memory, about a megabyte.
@@ -22,8 +22,8 @@ MOST_REMEMBERED = 4096
 NARRATION = "commentary"
 # How the chat route joins separate messages into its one text.
 BETWEEN = "\n\n"
-# The only detail that Codex gives to an image in the output of a call; others need a replay.
-ANSWERED_DETAIL = "high"
+# Items of these types are the model's own doing, and only Codex looks inside.
+MODELS_OWN = ("web_search_call",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,29 @@ class Leg:
         told = [item for item in said if isinstance(item, FunctionCall)]
         if len(calls) != len(told) or not all(map(_same_call, calls, told)):
             return False
-        account = _texts(said)
-        return account in (_texts(self.items), _texts(self.items, narrated=False))
+        if not all(self._could_tell(item) for item in said):
+            return False
+        return _texts(said) in (_texts(self.items), _texts(self.items, narrated=False))
+
+    def _could_tell(self, item: Item) -> bool:
+        """Tell whether an item may stand in a true account; texts and calls are compared as a whole."""
+        if isinstance(item, Reasoning):
+            # Clients that did not ask for the encrypted content have nothing to give back.
+            thoughts = [thought for thought in self.items if isinstance(thought, Reasoning)]
+            known = thoughts if item.encrypted is not None else [replace(each, encrypted=None) for each in thoughts]
+            return item in known
+        if isinstance(item, RawItem):
+            return item in self.items
+        return _is_models(item)
+
+    def answers_in(self, following: Sequence[Item]) -> list[FunctionCallOutput]:
+        """Return the outputs at the beginning of what follows that belong to the calls the client was given."""
+        given: list[FunctionCallOutput] = []
+        for item in following:
+            if not isinstance(item, FunctionCallOutput) or item.call_id not in self.shown:
+                break
+            given.append(item)
+        return given
 
     def outputs(self, given: Sequence[FunctionCallOutput]) -> list[FunctionCallOutput]:
         """Return the outputs of all open calls, in the order of the calls."""
@@ -89,6 +110,11 @@ class OpenCalls:
         while len(self._legs) > MOST_REMEMBERED:
             self._legs.popitem(last=False)
 
+    @property
+    def waiting(self) -> int:
+        """Return how many turns wait."""
+        return len(self._parked)
+
     def claim(self, request: TurnRequest) -> Claim | None:
         """Return the turn that this request continues, if one waits for just this."""
         before, given = _split(request.items)
@@ -125,10 +151,9 @@ class OpenCalls:
             if leg is None or not leg.is_told_by(said):
                 result += said or [rest.pop(0)]
                 continue
-            count = next((i for i, item in enumerate(rest) if not isinstance(item, FunctionCallOutput)), len(rest))
-            given = [item for item in rest[:count] if isinstance(item, FunctionCallOutput)]
+            given = leg.answers_in(rest)
             result += [*leg.items, *leg.outputs(given)]
-            rest = rest[count:]
+            rest = rest[len(given) :]
         return tuple(result)
 
     def close(self) -> None:
@@ -171,14 +196,16 @@ def _settings(request: TurnRequest) -> TurnRequest:
 
 
 def _answerable(output: FunctionCallOutput) -> bool:
-    """Tell whether Codex can be given an output as it is."""
-    if isinstance(output.output, str):
-        return True
-    return all(part.detail == ANSWERED_DETAIL for part in output.output if isinstance(part, ImagePart))
+    """Tell whether Codex can be given an output as it is: it would bend an image's detail, and hide a broken one."""
+    return isinstance(output.output, str) or all(isinstance(part, TextPart) for part in output.output)
 
 
 def _is_models(item: Item) -> bool:
-    return isinstance(item, Reasoning | FunctionCall) or (isinstance(item, Message) and item.role == "assistant")
+    if isinstance(item, Message):
+        return item.role == "assistant" and all(isinstance(part, TextPart) for part in item.parts)
+    if isinstance(item, RawItem):
+        return item.item.get("type") in MODELS_OWN
+    return isinstance(item, Reasoning | FunctionCall)
 
 
 def _is_call(item: Item) -> TypeGuard[FunctionCall]:
@@ -188,16 +215,17 @@ def _is_call(item: Item) -> TypeGuard[FunctionCall]:
 def _same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:
     if (ours.call_id, ours.name) != (theirs.call_id, theirs.name):
         return False
-    return ours.arguments == theirs.arguments or _parsed(ours.arguments) == _parsed(theirs.arguments)
+    return ours.arguments == theirs.arguments or _normal(ours.arguments) == _normal(theirs.arguments)
 
 
-def _parsed(arguments: str) -> Json:
-    """Return arguments as a value: clients write them anew with other spaces."""
+def _normal(arguments: str) -> str:
+    """Return arguments in one way of writing: clients write them anew, with other spaces."""
     try:
         value: Json = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
-    return value
+    # Compared as text, since Python takes 1 and true for equal.
+    return json.dumps(value, sort_keys=True)
 
 
 def _texts(items: Sequence[Item], *, narrated: bool = True) -> str:

@@ -21,8 +21,18 @@ from turnbridge.turn.events import (
     TurnEvent,
     TurnFailed,
     Usage,
+    WebSearchDone,
 )
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, Reasoning, TextPart
+from turnbridge.turn.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Item,
+    JsonObject,
+    Message,
+    RawItem,
+    Reasoning,
+    TextPart,
+)
 from turnbridge.turn.request import TurnRequest
 
 Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
@@ -46,7 +56,16 @@ class ToolRules:
         self._usage = Usage()
         self._corrections = 0
         self._reminded = False
+        # A search of the provider's is a call too, and one that nobody has to answer.
+        self._searched = False
         self.leg: Leg | None = None
+        self.intervened = False
+        """Whether the gateway itself said something to the model that no client's history will tell."""
+
+    @property
+    def said(self) -> tuple[Item, ...]:
+        """Return what the model has said so far, as the items that a later turn sees of it."""
+        return tuple(self._said)
 
     async def apply(self, source: Batches) -> Batches:
         """Yield the turn's events; legs that only correct the model join the one that the client sees."""
@@ -64,13 +83,14 @@ class ToolRules:
     def _judge(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
         """Return what the client may see, and how the turn goes on if it does not end here."""
         self._said += [item for event in batch if (item := _item_of(event)) is not None]
+        self._searched = self._searched or any(isinstance(event, WebSearchDone) for event in batch)
         ending = batch[-1]
         if isinstance(ending, CallsAwaited):
             self._usage += ending.usage
             return self._judge_calls(batch)
         if isinstance(ending, TurnCompleted):
             self._usage += ending.usage
-            if self._request.must_call:
+            if self._request.must_call and not self._searched:
                 return self._remind(batch[:-1])
             return [*batch[:-1], replace(ending, usage=self._usage)], None
         return batch, None
@@ -98,6 +118,7 @@ class ToolRules:
             problem = f"The model called a strict tool with invalid arguments: {next(iter(problems.values()))}"
             return [*rest, TurnFailed(OutputRejected(problem, code="invalid_tool_arguments"), self._usage)], None
         self._corrections += 1
+        self.intervened = True
         outputs = [
             FunctionCallOutput(
                 call_id=call.call_id,
@@ -115,7 +136,7 @@ class ToolRules:
         if self._reminded:
             problem = "The model answered without the tool call that `tool_choice` requires."
             return [*rest, TurnFailed(OutputRejected(problem, code="tool_call_missing"), self._usage)], None
-        self._reminded = True
+        self._reminded = self.intervened = True
         reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
         self._said.append(reminder)
         return rest, self._conversation.run([reminder])
@@ -136,5 +157,8 @@ def _item_of(event: TurnEvent) -> Item | None:
             )
         case FunctionCallDone():
             return FunctionCall(call_id=event.call_id, name=event.name, arguments=event.arguments, id=event.item_id)
+        case WebSearchDone():
+            search: JsonObject = {"type": "web_search_call", "id": event.item_id, "status": "completed"}
+            return RawItem(item={**search, "action": event.action})
         case _:
             return None

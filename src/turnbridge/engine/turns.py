@@ -6,13 +6,14 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeGuard
+from typing import Literal, TypeAlias, TypeGuard
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import NARRATION, OutputLimit
 from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
+from turnbridge.engine.warm_threads import WarmThreads
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, OutputRejected, TurnTimeout
 from turnbridge.turn.events import (
     CallsAwaited,
@@ -44,16 +45,30 @@ class Patience:
     whole_s: float
 
 
+@dataclass(slots=True)
+class Served:
+    """How a turn was served: in a turn that waited, a thread that went on, or a thread of its own."""
+
+    thread: Literal["parked", "warm", "replayed", "fresh"] = "fresh"
+
+
 class TurnRunner:
     """Runs turns on a backend. Closing the iterator of a run interrupts its turn in Codex."""
 
     def __init__(
-        self, backend: Backend, media: MediaLoader, tokenizer: Tokenizer, calls: OpenCalls, patience: Patience
+        self,
+        backend: Backend,
+        media: MediaLoader,
+        tokenizer: Tokenizer,
+        calls: OpenCalls,
+        warm: WarmThreads,
+        patience: Patience,
     ) -> None:
         self._backend = backend
         self._media = media
         self._tokenizer = tokenizer
         self._calls = calls
+        self._warm = warm
         self._patience = patience
         self._waits: set[asyncio.Timeout] = set()
         self._stopped: GatewayError | None = None
@@ -64,13 +79,17 @@ class TurnRunner:
         for wait in self._waits:
             wait.reschedule(asyncio.get_running_loop().time())
 
-    async def run(self, request: TurnRequest) -> Batches:
-        """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one."""
+    async def run(self, request: TurnRequest, served: Served | None = None) -> Batches:
+        """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one.
+
+        How the turn is served is written into `served` before the first batch.
+        """
+        served = served or Served()
         try:
             ready = replace(request, items=await self._ready_items(request))
             # As long as nothing has been told, a turn may begin again.
             for attempt in itertools.count(1):
-                async with aclosing(self._timed(await self._begin(ready))) as batches:
+                async with aclosing(self._timed(await self._begin(ready, served))) as batches:
                     first = await anext(batches)
                     if (again := await self._again(ready, first, attempt)) is not None:
                         ready = again
@@ -102,11 +121,16 @@ class TurnRunner:
                     return
                 yield batch
 
-    async def _begin(self, request: TurnRequest) -> Batches:
-        """Return the answer to come: of the turn that waits for this request, or of a thread that replays it."""
+    async def _begin(self, request: TurnRequest, served: Served) -> Batches:
+        """Return the answer to come: of the turn or thread that this request continues, or of one that replays it."""
         if (claim := self._calls.claim(request)) is not None:
+            served.thread = "parked"
             return self._serve(claim.conversation, request, claim.conversation.resume(claim.outputs))
+        if (warm := self._warm.take(request)) is not None:
+            served.thread = "warm"
+            return self._serve(warm.conversation, request, warm.conversation.run(warm.rest, request))
         history = self._calls.restored(request.items)
+        served.thread = "replayed" if any(map(_is_models, history)) else "fresh"
         conversation = await self._backend.open(replace(request, items=history))
         return self._serve(conversation, request, conversation.run())
 
@@ -126,18 +150,27 @@ class TurnRunner:
     async def _serve(self, conversation: Conversation, request: TurnRequest, source: Batches) -> Batches:
         """Yield an answer; its conversation is then parked if it waits for the client, else given up."""
         rules = ToolRules(conversation, request)
-        parked = False
+        kept = False
         try:
             async with aclosing(self._checked(conversation, request, rules, source)) as batches:
                 async for batch in batches:
-                    if isinstance(batch[-1], CallsAwaited) and rules.leg is not None:
-                        # Before the client hears of the calls: it may answer at once.
-                        self._calls.park(request, conversation, rules.leg)
-                        parked = True
+                    # Before the client hears the end: its next request may come at once.
+                    kept = self._keep(conversation, request, rules, batch[-1])
                     yield batch
         finally:
-            if not parked:
+            if not kept:
                 conversation.close()
+
+    def _keep(self, conversation: Conversation, request: TurnRequest, rules: ToolRules, ending: TurnEvent) -> bool:
+        """Keep a conversation that waits for its client, or that its client may go on with."""
+        if isinstance(ending, CallsAwaited) and rules.leg is not None:
+            self._calls.park(request, conversation, rules.leg)
+            return True
+        whole = isinstance(ending, TurnCompleted) and not ending.usage.estimated
+        if whole and not rules.intervened and conversation.alive:
+            self._warm.keep(request, rules.said, conversation)
+            return True
+        return False
 
     async def _ready_items(self, request: TurnRequest) -> tuple[Item, ...]:
         """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
@@ -193,6 +226,7 @@ class TurnRunner:
             yield answer.events
             return
         correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
+        rules.intervened = True
         repaired = _Answer()
         async with aclosing(self._limited(rules.apply(conversation.run([correction])), request)) as batches:
             async for batch in batches:
@@ -262,6 +296,10 @@ def _too_late(patience: Patience, *, silent: bool) -> TurnTimeout:
     if silent:
         return TurnTimeout(f"The model was silent for {patience.silence_s:g} seconds; the turn was interrupted.")
     return TurnTimeout(f"The turn took longer than {patience.whole_s:g} seconds and was interrupted.")
+
+
+def _is_models(item: Item) -> bool:
+    return not isinstance(item, Message) or item.role == "assistant"
 
 
 def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:

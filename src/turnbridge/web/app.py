@@ -12,7 +12,7 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation, Models
 from turnbridge.web.ingress import wrap
 from turnbridge.web.metrics import Metrics, metrics_endpoint
-from turnbridge.web.turns import QUEUED_HEADER, USAGE_HEADER
+from turnbridge.web.turns import QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.wire.model_list import model_list, model_object
 
 Endpoint = Callable[[Request], object]
@@ -64,7 +64,7 @@ def build_app(
         api_key=api_key,
         metrics=metrics,
         allowed_origins=allowed_origins,
-        exposed_headers=(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER, QUEUED_HEADER),
+        exposed_headers=(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER, QUEUED_HEADER, THREAD_HEADER),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from turnbridge.engine.turns import TurnRunner
+from turnbridge.engine.turns import Served, TurnRunner
 from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
@@ -24,6 +24,9 @@ ChoiceBatch: TypeAlias = tuple[int, Sequence[TurnEvent]]
 USAGE_HEADER = "x-turnbridge-usage"
 # How long the request waited for its turn.
 QUEUED_HEADER = "x-turnbridge-queued-ms"
+
+# Whether the turn went on in a thread that was kept: `parked`, `warm`, `replayed` or `fresh`.
+THREAD_HEADER = "x-turnbridge-thread"
 
 # JSON may begin with blanks. Most answers are there before the third interval, with a status and all headers.
 PATIENCE_WITH_WHOLE_ANSWERS = 2
@@ -95,7 +98,8 @@ class TurnResponse:
         timing: Timing,
         headers: Mapping[str, str],
     ) -> None:
-        self._events = run_choices(runner, request, choices)
+        self._served = Served()
+        self._events = run_choices(runner, request, choices, self._served)
         self._streamed = request.streamed
         self._writer = writer
         self._admission = admission
@@ -115,6 +119,7 @@ class TurnResponse:
             answer.cancel()
             await asyncio.wait((answer, gone))
         _count(context, self._writer)
+        context.served_by = self._served.thread
         if not answer.cancelled():
             answer.result()
 
@@ -153,7 +158,7 @@ class TurnResponse:
         body = msgspec.json.encode(self._writer.whole())
         usage = "estimated" if self._writer.usage.estimated else "exact"
         head = {"content-type": "application/json", "content-length": str(len(body)), USAGE_HEADER: usage}
-        await outlet.start({**head, **self._headers})
+        await outlet.start({**head, **self._headers, THREAD_HEADER: self._served.thread})
         await outlet.end(body)
 
     async def _stream(self, context: RequestContext, outlet: "_Outlet") -> None:
@@ -164,7 +169,7 @@ class TurnResponse:
                 await asyncio.wait((first,), timeout=self._timing.hold_s)
                 if first.done():
                     _refuse_if_failed(first.result())
-                await outlet.start({**STREAM_HEADERS, **self._headers})
+                await outlet.start({**STREAM_HEADERS, **self._headers, THREAD_HEADER: self._served.thread})
                 opening = self._writer.opening()
                 if not first.done():
                     await outlet.write(opening)
@@ -190,10 +195,12 @@ class TurnResponse:
         return frames
 
 
-async def run_choices(runner: TurnRunner, request: TurnRequest, choices: int) -> AsyncGenerator[ChoiceBatch, None]:
+async def run_choices(
+    runner: TurnRunner, request: TurnRequest, choices: int, served: Served
+) -> AsyncGenerator[ChoiceBatch, None]:
     """Yield the events of several turns of one request as they come, each with the number of its choice."""
     if choices == 1:
-        async with aclosing(runner.run(request)) as batches:
+        async with aclosing(runner.run(request, served)) as batches:
             async for batch in batches:
                 yield 0, batch
         return

@@ -121,20 +121,42 @@ def _apply(
     if not tools and web_search is None:
         raise InvalidRequest(f"'{param}' is only allowed when tools are specified.", code="invalid_value", param=param)
     if choice == "required":
-        return ToolUse(tools=tuple(tools), web_search=web_search, must_call=bool(tools))
+        return ToolUse(tools=tuple(tools), web_search=web_search, must_call=True)
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        nested = choice.get("allowed_tools", choice)
-        allowed = nested if isinstance(nested, dict) else choice
-        listed = allowed.get("tools")
-        names = [_name_in(tool) for tool in listed] if isinstance(listed, list) else []
-        kept = [_named(tools, name, param) for name in names if name is not None]
-        return ToolUse(tools=tuple(kept), must_call=allowed.get("mode") == "required")
+        return _allowed(choice, tools, web_search, param)
     if isinstance(choice, dict) and choice.get("type") == "function":
         return ToolUse(tools=(_named(tools, _name_in(choice), param),), must_call=True)
     raise InvalidRequest(
         f"Invalid '{param}'. Supported are 'none', 'auto', 'required', a function by its name, and 'allowed_tools'.",
         code="invalid_value",
         param=param,
+    )
+
+
+def _allowed(choice: JsonObject, tools: list[Tool], web_search: WebSearch | None, param: str) -> ToolUse:
+    nested = choice.get("allowed_tools")
+    allowed, place = (nested, f"{param}.allowed_tools") if isinstance(nested, dict) else (choice, param)
+    mode, listed = allowed.get("mode"), allowed.get("tools")
+    if mode not in ("auto", "required"):
+        raise InvalidRequest(
+            f"Invalid value: '{mode}'. Supported values are: 'auto' and 'required'.",
+            code="invalid_value",
+            param=f"{place}.mode",
+        )
+    if not isinstance(listed, list) or not listed:
+        raise InvalidRequest(
+            f"Missing required parameter: '{place}.tools'.", code="missing_required_parameter", param=f"{place}.tools"
+        )
+    searches = [isinstance(tool, dict) and tool.get("type") in WEB_SEARCH_TYPES for tool in listed]
+    functions = [tool for tool, is_search in zip(listed, searches, strict=True) if not is_search]
+    if any(searches) and web_search is None:
+        raise InvalidRequest(
+            "Tool choice 'web_search' not found in 'tools' parameter.", code="invalid_value", param=param
+        )
+    return ToolUse(
+        tools=tuple(_named(tools, name, param) for name in dict.fromkeys(map(_name_in, functions))),
+        web_search=web_search if any(searches) else None,
+        must_call=mode == "required",
     )
 
 
