@@ -31,6 +31,7 @@ from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.web.app import build_app
 from turnbridge.web.generation import Generation, GenerationRules, Models
 from turnbridge.web.metrics import Metrics
+from turnbridge.web.rate_limit import RequestRates
 from turnbridge.web.turns import Timing
 
 BYTES_PER_MB = 1024 * 1024
@@ -88,7 +89,11 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
         )
         stack.callback(calls.close)
         stack.callback(warm.close)
-        yield assemble(settings, pool, CodexBackend(pool, native=native), media, calls, warm, api_key=api_key)
+        rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
+        if rates is not None:
+            stack.push_async_callback(rates.aclose)
+        backend = CodexBackend(pool, native=native)
+        yield assemble(settings, pool, backend, media, calls, warm, rates, api_key=api_key)
 
 
 def assemble(
@@ -98,6 +103,7 @@ def assemble(
     media: MediaLoader,
     calls: OpenCalls,
     warm: WarmThreads,
+    rates: RequestRates | None,
     *,
     api_key: str,
 ) -> Gateway:
@@ -106,7 +112,10 @@ def assemble(
     runner = TurnRunner(backend, media, OpenAITokenizer(), calls, warm, patience)
     admission = Admission(
         AdmissionRules(
-            turns=settings.max_turns, waiting=settings.queue_max, patience_s=settings.queue_timeout_ms / 1000
+            turns=settings.max_turns,
+            waiting=settings.queue_max,
+            patience_s=settings.queue_timeout_ms / 1000,
+            turns_per_client=settings.key_max_turns,
         )
     )
     rules = GenerationRules(
@@ -121,14 +130,23 @@ def assemble(
     )
     models = Models(backend, rules)
     generation = Generation(runner, models, rules, admission, new_id=new_id, now=lambda: int(time.time()))
+    metrics = Metrics()
+    metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)
+    metrics.watch("turnbridge_requests_waiting", "Requests that wait for a turn.", lambda: admission.waiting)
+    metrics.watch("turnbridge_turns_parked", "Turns that wait for the outputs of their calls.", lambda: len(calls))
+    metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
+    metrics.watch("turnbridge_workers", "App-servers that take turns.", lambda: len(pool.workers))
+    metrics.watch("turnbridge_worker_deaths", "App-servers that ended by themselves.", lambda: pool.restarts)
     app = build_app(
         generation,
         models,
         problem=lambda: pool.readiness().reason,
         api_key=api_key,
-        metrics=Metrics(),
+        metrics=metrics,
         metrics_token=settings.metrics_token,
         allowed_origins=settings.cors_allowed_origins,
+        rates=rates,
+        body_limit_bytes=rules.body_limit_bytes,
     )
     return Gateway(app=app, pool=pool, calls=calls, warm=warm, admission=admission, runner=runner)
 

@@ -1,12 +1,15 @@
 """Every knob, in one place: from the environment, or from a TOML file under the same names."""
 
 import difflib
+import importlib.util
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
+import limits
 import platformdirs
 from pydantic import Field, field_validator
 from pydantic_settings import (
@@ -20,6 +23,8 @@ from pydantic_settings import (
 # Whoever sets a variable with such a name means us; a typo in it must not pass unnoticed.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
 CONFIG_VARIABLE = "PROXY_CONFIG"
+# Where the counts of rate limits may be kept, besides this process.
+REDIS_SCHEMES = ("redis://", "rediss://", "redis+unix://")
 # More app-servers than this gain nothing for one plan, and each takes 130 MB.
 MOST_DEFAULT_WORKERS = 4
 
@@ -89,6 +94,22 @@ class Settings(BaseSettings):
     queue_timeout_ms: int = Field(
         60_000, alias="PROXY_QUEUE_TIMEOUT_MS", gt=0, description="How long a request waits before it gets 503."
     )
+    key_max_turns: int | None = Field(
+        None,
+        alias="PROXY_KEY_MAX_TURNS",
+        ge=1,
+        description="Turns that each key may have at once, running or waiting; further requests get 429.",
+    )
+    rate_limit: str | None = Field(
+        None,
+        alias="PROXY_RATE_LIMIT",
+        description="Requests that each key may make, as `60/minute` or `60/minute;1000/day`; further ones get 429.",
+    )
+    rate_limit_storage: str = Field(
+        "memory",
+        alias="PROXY_RATE_LIMIT_STORAGE",
+        description="Where they are counted: `memory`, or `redis://HOST:PORT/0` to share them (extra `redis`).",
+    )
     drain_s: float = Field(
         30,
         alias="PROXY_DRAIN_S",
@@ -157,6 +178,30 @@ class Settings(BaseSettings):
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("rate_limit")
+    @classmethod
+    def _limits(cls, value: str | None) -> str | None:
+        try:
+            usable = value is None or all(limit.amount > 0 for limit in limits.parse_many(value))
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("expected `60/minute`, or several limits as `60/minute;1000/day`")
+        return value
+
+    @field_validator("rate_limit_storage")
+    @classmethod
+    def _counted_somewhere(cls, value: str) -> str:
+        if value == "memory":
+            return value
+        if not value.startswith(REDIS_SCHEMES):
+            raise ValueError("expected `memory` or a URL such as `redis://127.0.0.1:6379/0`")
+        if importlib.util.find_spec("redis") is None:
+            raise ValueError("a Redis needs the extra: pip install 'turnbridge[redis]'")
+        # Raises what is wrong with a port.
+        _ = urlsplit(value).port
+        return value
 
     @field_validator("data_dir", "codex_home", "codex_bin")
     @classmethod

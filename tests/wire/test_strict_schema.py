@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbridge.turn.errors import InvalidRequest
@@ -21,7 +21,6 @@ from turnbridge.wire.strict_schema import (
 
 Step: TypeAlias = tuple[str, ...]
 
-DEFINITIONS = {"tree", "a/b~c d"}
 REQUIRED = "'required' is required to be supplied and to be an array including every key in properties."
 
 
@@ -86,6 +85,7 @@ def with_definitions(root: JsonObject) -> JsonObject:
     return {**root, "$defs": {"tree": tree, "a/b~c d": {"type": "string"}}}
 
 
+@settings(deadline=None)
 @given(roots())
 def test_any_schema_of_the_documented_subset_is_taken(root: JsonObject) -> None:
     schema = with_definitions(root)
@@ -94,16 +94,13 @@ def test_any_schema_of_the_documented_subset_is_taken(root: JsonObject) -> None:
     assert is_strict(schema)
 
 
+NOT_CLOSED = "'additionalProperties' is required to be supplied and to be false."
+REFERENCES = ("#/$defs/none", "#/required/0", "#tree", "https://example.com/s.json", "")
+
 BROKEN: list[tuple[Json, str]] = [
-    ({"type": "object", "properties": {}}, "'additionalProperties' is required to be supplied and to be false."),
-    (
-        {"type": "object", "properties": {}, "additionalProperties": True},
-        "'additionalProperties' is required to be supplied and to be false.",
-    ),
-    (
-        {"type": ["object", "null"], "properties": {}, "additionalProperties": {}},
-        "'additionalProperties' is required to be supplied and to be false.",
-    ),
+    ({"type": "object", "properties": {}}, NOT_CLOSED),
+    ({"type": "object", "properties": {}, "additionalProperties": True}, NOT_CLOSED),
+    ({"type": ["object", "null"], "properties": {}, "additionalProperties": {}}, NOT_CLOSED),
     ({"type": "object", "additionalProperties": False}, "object schema missing properties."),
     ({**obj(a={"type": "null"}), "required": []}, f"{REQUIRED} Missing 'a'."),
     ({**obj(a={"type": "null"}), "required": None}, REQUIRED),
@@ -122,23 +119,31 @@ BROKEN: list[tuple[Json, str]] = [
         "const value True does not validate against {'type': ['integer', 'null']}.",
     ),
     ({"$ref": "#", "title": "T", "description": "d"}, "$ref cannot have keywords {'description', 'title'}."),
-    *(
-        ({"$ref": ref}, f"$ref '{ref}' points to no schema in this one. Use '#' or '#/$defs/<name>'.")
-        for ref in ("#/$defs/none", "#/required/0", "#tree", "https://example.com/s.json", "")
-    ),
-    *(({"type": "array", "items": {}, keyword: {}}, f"'{keyword}' is not permitted.") for keyword in NOT_PERMITTED),
 ]
+BROKEN += [
+    ({"$ref": to}, f"$ref '{to}' points to no schema in this one. Use '#' or '#/$defs/<name>'.") for to in REFERENCES
+]
+BROKEN += [
+    ({"type": "array", "items": {"type": "null"}, keyword: {}}, f"'{keyword}' is not permitted.")
+    for keyword in sorted(NOT_PERMITTED)
+]
+
+
+KINDS = st.lists(st.sampled_from(["properties", "items", "anyOf", "$defs"]), max_size=3)
+OTHERS = st.lists(schemas(1), max_size=2)
 
 
 @st.composite
 def wrapped(draw: st.DrawFn, broken: Json) -> tuple[JsonObject, Step]:
     """Return a schema that is right but for the broken one inside, and where that is."""
-    schema, context = broken, ()
-    for kind in draw(st.lists(st.sampled_from(["properties", "items", "anyOf", "$defs"]), max_size=3)):
-        others = draw(st.lists(schemas(1), max_size=2))
+    schema = broken
+    context: Step = ()
+    for kind in draw(KINDS):
+        others = draw(OTHERS)
         if kind == "properties":
-            before = {f"before{index}": other for index, other in enumerate(others)}
-            schema, context = obj(**before, here=schema, after={"type": "null"}), ("properties", "here", *context)
+            before: JsonObject = {f"before{index}": other for index, other in enumerate(others)}
+            schema = obj(**before, here=schema, after={"type": "null"})
+            context = ("properties", "here", *context)
         elif kind == "$defs":
             schema, context = {"type": "null", "$defs": {"here": schema}}, ("$defs", "here", *context)
         elif kind == "anyOf":
@@ -148,11 +153,17 @@ def wrapped(draw: st.DrawFn, broken: Json) -> tuple[JsonObject, Step]:
     return with_definitions(obj(here=schema)), ("properties", "here", *context)
 
 
-@given(st.data(), st.sampled_from(BROKEN))
-def test_one_broken_rule_is_refused_and_its_place_is_named(data: st.DataObject, case: tuple[Json, str]) -> None:
-    broken, words = case
+@pytest.mark.parametrize(("broken", "words"), BROKEN)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_one_broken_rule_is_refused_with_its_place(data: st.DataObject, broken: Json, words: str) -> None:
     schema, context = data.draw(wrapped(broken))
     assert refusal(schema) == f"In context={context}, {words}"
+
+
+NO_UNION_AT_THE_TOP = (
+    "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
+)
 
 
 @pytest.mark.parametrize(
@@ -168,14 +179,10 @@ def test_one_broken_rule_is_refused_and_its_place_is_named(data: st.DataObject, 
         ),
         ({"$ref": "#/$defs/a"}, "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"None\"'."),
         *(
-            (
-                {**obj(), keyword: []},
-                "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level. "
-                f"Found '{keyword}'.",
-            )
+            ({**obj(), keyword: []}, f"{NO_UNION_AT_THE_TOP} Found '{keyword}'.")
             for keyword in ("oneOf", "anyOf", "allOf", "enum", "not")
         ),
-        ({"type": "object"}, "In context=(), 'additionalProperties' is required to be supplied and to be false."),
+        ({"type": "object"}, f"In context=(), {NOT_CLOSED}"),
         ({**obj(), "if": {}}, "In context=(), 'if' is not permitted."),
     ],
 )
@@ -195,36 +202,33 @@ def enum(count: int, chars: int) -> JsonObject:
     return {"type": "string", "enum": [f"{index:0{chars}}" for index in range(count)]}
 
 
+def many(count: int) -> JsonObject:
+    return {f"p{index}": {"type": "null"} for index in range(count)}
+
+
+LONG: JsonObject = {"p" * 60_000: {"type": "string", "const": "c" * 60_000}}
 ADVICE = "Consider reducing the number of enums, or use 'strict: false' to opt out of structured outputs."
+TOO_MANY_VALUES = (
+    "Expected at most 1000 enum values in total within a single schema when using structured outputs, "
+    f"but received 1001. {ADVICE}"
+)
+TOO_LONG_VALUES = (
+    "Expected at most 15000 total characters across enum values when there are more than 250 enum values, "
+    f"but received 15300. {ADVICE}"
+)
+TOO_LONG_NAMES = (
+    "120001 characters in property names, definition names, enum values and const values exceeds limit of 120000."
+)
 
 
 @pytest.mark.parametrize(
     ("fits", "too_much", "words"),
     [
         (chain(10), chain(11), "11 levels of nesting exceeds limit of 10."),
-        (
-            obj(**{f"p{index}": {"type": "null"} for index in range(5000)}),
-            obj(a=obj(**{f"p{index}": {"type": "null"} for index in range(5000)})),
-            "5001 parameters exceeds limit of 5000.",
-        ),
-        (
-            obj(a=enum(500, 3), b=enum(500, 3)),
-            obj(a=enum(500, 3), b=enum(501, 3)),
-            "Expected at most 1000 enum values in total within a single schema when using structured outputs, "
-            f"but received 1001. {ADVICE}",
-        ),
-        (
-            obj(a=enum(250, 61), b=enum(300, 50)),
-            obj(a=enum(300, 51)),
-            "Expected at most 15000 total characters across enum values when there are more than 250 enum values, "
-            f"but received 15300. {ADVICE}",
-        ),
-        (
-            obj(**{"p" * 60_000: {"type": "string", "const": "c" * 60_000}}),
-            {**obj(**{"p" * 60_000: {"type": "string", "const": "c" * 60_000}}), "$defs": {"d": {"type": "null"}}},
-            "120001 characters in property names, definition names, enum values and const values "
-            "exceeds limit of 120000.",
-        ),
+        (obj(**many(5000)), obj(a=obj(**many(5000))), "5001 parameters exceeds limit of 5000."),
+        (obj(a=enum(500, 3), b=enum(500, 3)), obj(a=enum(500, 3), b=enum(501, 3)), TOO_MANY_VALUES),
+        (obj(a=enum(250, 61), b=enum(300, 50)), obj(a=enum(300, 51)), TOO_LONG_VALUES),
+        (obj(**LONG), {**obj(**LONG), "$defs": {"d": {"type": "null"}}}, TOO_LONG_NAMES),
     ],
     ids=["levels", "properties", "enum values", "enum characters", "characters"],
 )
@@ -233,20 +237,26 @@ def test_a_schema_may_reach_a_limit_but_not_exceed_it(fits: Json, too_much: Json
     assert refusal(too_much) == words
 
 
+def test_of_several_broken_rules_the_first_is_told() -> None:
+    assert refusal(obj(a={"type": "array", "items": {}}, b={})) == (
+        "In context=('properties', 'a', 'items'), schema must have a 'type' key."
+    )
+
+
+def test_a_schema_of_as_many_values_as_are_looked_at_is_taken() -> None:
+    check_json_schema({"enum": [0] * 49_998}, param="response_format", name="x")
+
+
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (
-            {"type": "strin"},
-            'In context=(\'type\',), "strin" is not valid under any of the schemas listed in the \'anyOf\' keyword.',
-        ),
+        ({"minimum": "1"}, 'In context=(\'minimum\',), "1" is not of type "number".'),
         ({"properties": []}, "In context=('properties',), [] is not of type \"object\"."),
         ({"$ref": "#/$defs/none"}, "In context=(), Pointer '/$defs/none' does not exist."),
         ("object", "object is not of type 'object'."),
-        ({"title": "\ud800"}, "'utf-8' codec can't encode character '\\ud800' in position 0: surrogates not allowed."),
-        ({"enum": [0] * 50_000}, "the schema has more than 50000 JSON values. Make it smaller."),
+        ({"enum": [0] * 49_999}, "the schema has more than 50000 JSON values. Make it smaller."),
     ],
-    ids=["type", "properties", "reference", "no object", "surrogate", "too large"],
+    ids=["minimum", "properties", "reference", "no object", "too large"],
 )
 def test_what_is_no_json_schema_is_refused_even_if_not_strict(schema: Json, words: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -265,13 +275,22 @@ def test_a_strict_schema_must_be_a_json_schema_too() -> None:
     )
 
 
-def test_a_schema_nested_beyond_reason_is_refused_without_a_crash() -> None:
+def nested(levels: int) -> JsonObject:
     schema: JsonObject = {}
-    for _ in range(100_000):
-        schema = {"type": "array", "items": schema}
-    assert refusal(obj(a=schema)).startswith("In context=('properties', 'a', 'items', 'items', ")
-    with pytest.raises(InvalidRequest, match="more than 50000 JSON values"):
-        check_json_schema(schema, param="response_format", name="x")
+    for _ in range(levels - 1):
+        schema = {"items": schema}
+    return schema
+
+
+def test_a_schema_nested_beyond_reason_is_refused_without_a_crash() -> None:
+    check_json_schema(nested(250), param="response_format", name="x")
+    for levels in (251, 40_000):
+        assert refusal(nested(levels)) == ("the schema has more than 250 levels of JSON. Use '$ref' and '$defs'.")
+
+
+def test_text_in_a_schema_must_be_unicode() -> None:
+    assert refusal({**obj(), "title": "\ud800"}).endswith("surrogates not allowed.")
+    assert refusal({**obj(), "$defs": {"\ud800": {"type": "null"}}}).endswith("surrogates not allowed.")
 
 
 def test_a_message_is_cut_when_the_schema_would_make_it_huge() -> None:
@@ -291,43 +310,41 @@ def test_the_parameters_of_a_function_are_refused_as_such() -> None:
         check_strict_schema({"type": "object"}, param="tools[0].parameters", name="look_up", use="function")
     error = caught.value
     assert (error.message, error.error_code, error.param) == (
-        "Invalid schema for function 'look_up': In context=(), "
-        "'additionalProperties' is required to be supplied and to be false.",
+        f"Invalid schema for function 'look_up': In context=(), {NOT_CLOSED}",
         "invalid_function_parameters",
         "tools[0].parameters",
     )
 
 
+@settings(deadline=None)
 @given(st.from_regex("[a-zA-Z0-9_-]{1,64}", fullmatch=True))
 def test_a_name_of_letters_digits_dashes_and_underscores_is_taken(name: str) -> None:
     assert check_schema_name(name, param="text.format.name") == name
+
+
+EMPTY_NAME = (
+    "Invalid 'text.format.name': empty string. "
+    "Expected a string with minimum length 1, but got an empty string instead."
+)
+LONG_NAME = (
+    "Invalid 'text.format.name': string too long. "
+    "Expected a string with maximum length 64, but got a string with length 65 instead."
+)
+ODD_NAME = (
+    "Invalid 'text.format.name': string does not match pattern. "
+    "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+)
 
 
 @pytest.mark.parametrize(
     ("name", "message", "code"),
     [
         (None, "Missing required parameter: 'text.format.name'.", "missing_required_parameter"),
-        (
-            "",
-            "Invalid 'text.format.name': empty string. "
-            "Expected a string with minimum length 1, but got an empty string instead.",
-            "empty_string",
-        ),
-        (
-            "a" * 65,
-            "Invalid 'text.format.name': string too long. "
-            "Expected a string with maximum length 64, but got a string with length 65 instead.",
-            "string_above_max_length",
-        ),
-        *(
-            (
-                name,
-                "Invalid 'text.format.name': string does not match pattern. "
-                "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
-                "invalid_value",
-            )
-            for name in ("my schema", "name\n", "é")
-        ),
+        ("", EMPTY_NAME, "empty_string"),
+        ("a" * 65, LONG_NAME, "string_above_max_length"),
+        ("my schema", ODD_NAME, "invalid_value"),
+        ("name\n", ODD_NAME, "invalid_value"),
+        ("é", ODD_NAME, "invalid_value"),
     ],
 )
 def test_any_other_name_is_refused(name: str | None, message: str, code: str) -> None:

@@ -13,11 +13,11 @@ from turnbridge.appserver.pool import Pool
 from turnbridge.appserver.worker import Worker
 from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
-from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message
+from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex import schema
-from turnbridge.wire.codex.decode import TurnDecoder, images_in
+from turnbridge.wire.codex.decode import TurnDecoder, lost_image
 from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
 from turnbridge.wire.codex.tools import ToolNames
 
@@ -37,19 +37,26 @@ class CodexBackend:
 
     async def open(self, request: TurnRequest) -> "CodexConversation":
         """Start a thread that shows the model exactly the request's items and tools."""
-        pool = self._native if self._native and request.model in self._native_models else self._pool
-        worker = await pool.worker()
-        pool.note_thread(worker)
         names = ToolNames(tool.name for tool in request.tools)
-        params = thread_start_params(request, names)
-        started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
-        conversation = CodexConversation(worker, started.thread.id, request, names)
+        try:
+            conversation = await self._start_thread(request, names)
+        except CallRefused:
+            # App-servers share the databases in their home, and now and then find one locked.
+            conversation = await self._start_thread(request, names)
         try:
             await conversation.inject(request.items)
         except BaseException:
             conversation.close()
             raise
         return conversation
+
+    async def _start_thread(self, request: TurnRequest, names: ToolNames) -> "CodexConversation":
+        pool = self._native if self._native and request.model in self._native_models else self._pool
+        worker = await pool.worker()
+        pool.note_thread(worker)
+        params = thread_start_params(request, names)
+        started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
+        return CodexConversation(worker, started.thread.id, request, names)
 
     async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
         """Tell whether a turn that the provider refused is worth another try, in the model's own tool mode.
@@ -109,8 +116,8 @@ class CodexConversation:
             await self._connection.call("thread/inject_items", params, dict[str, msgspec.Raw])
         except CallRefused as refused:
             raise InvalidRequest(f"Codex cannot carry this: {refused.message}", param="input") from refused
-        if images := [image for item in items for image in _images(item)]:
-            await self._check_images(images, len(items))
+        if any(isinstance(part, ImagePart) for item in items for part in _parts(item)):
+            await self._check_images(items)
 
     async def run(
         self, items: Sequence[Item] = (), request: TurnRequest | None = None
@@ -186,24 +193,20 @@ class CodexConversation:
         for call_id in [call_id for call_id in self._asked if call_id in self._outputs]:
             self._connection.answer(self._asked.pop(call_id), self._outputs.pop(call_id))
 
-    async def _check_images(self, images: list[ImagePart], echoes: int) -> None:
+    async def _check_images(self, items: Sequence[Item]) -> None:
         """Refuse what Codex could not read: it would put a text in the image's place and carry on.
 
-        Each injected item is echoed once, before or after the answer to the injection.
+        Each injected item is echoed once, in order, before or after the answer to the injection.
         """
-        kept = 0
-        while echoes > 0:
+        waiting = list(items)
+        while waiting:
             for note in await self._inbox.batch():
-                if isinstance(note, schema.RawItemCompleted):
-                    echoes -= 1
-                    kept += images_in(note)
-        if kept < len(images):
-            which = images[0].param if len(images) == 1 else "input"
-            raise InvalidRequest(
-                "An image could not be read: it is broken, or not a PNG, JPEG, GIF or WebP file.",
-                code="invalid_image",
-                param=which,
-            )
+                if isinstance(note, schema.RawItemCompleted) and (lost := lost_image(note, _parts(waiting.pop(0)))):
+                    raise InvalidRequest(
+                        "The image could not be read: it is broken, or not a PNG, JPEG, GIF or WebP file.",
+                        code="invalid_image",
+                        param=lost.param,
+                    )
 
     def _fail_if_refused(self, started: asyncio.Future[msgspec.Raw]) -> None:
         error = None if started.cancelled() else started.exception()
@@ -236,14 +239,12 @@ class CodexConversation:
         return events
 
 
-def _images(item: Item) -> list[ImagePart]:
+def _parts(item: Item) -> tuple[Part, ...]:
     if isinstance(item, Message):
-        parts = item.parts
-    elif isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
-        parts = item.output
-    else:
-        return []
-    return [part for part in parts if isinstance(part, ImagePart)]
+        return item.parts
+    if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
+        return item.output
+    return ()
 
 
 def _reset(limits: schema.RateLimits) -> int | None:

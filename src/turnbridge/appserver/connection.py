@@ -105,6 +105,9 @@ class Connection:
                 raw = await answer
         except TimeoutError:
             raise BackendUnavailable(f"Codex did not answer `{method}` within {timeout_s:g} seconds.") from None
+        except CallRefused as refused:
+            log.warning("codex_call_refused", method=method, reason=refused.message)
+            raise
         return msgspec.json.decode(raw, type=result)
 
     def send(self, method: str, params: Json) -> asyncio.Future[msgspec.Raw]:

@@ -26,6 +26,8 @@ KEPT_CONFIG_KEYS = (
     "forced_login_method",
     "forced_chatgpt_workspace_id",
     "preferred_auth_method",
+    # Not about models, but what a user has forbidden once stays forbidden.
+    "analytics",
 )
 
 # The login, and the variables that providers take their keys from. A link may point at nothing until the user logs in.

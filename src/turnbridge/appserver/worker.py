@@ -118,7 +118,7 @@ async def _shake_hands(
     return Worker(
         process=process,
         connection=connection,
-        models=_models(listed.data, catalog),
+        models=_models(listed.data, catalog, config.config.model_reasoning_effort),
         default_model=config.config.model,
         login_missing=account.requires_openai_auth and account.account is None,
         login=login,
@@ -155,7 +155,10 @@ async def _read_catalog(spec: CodexSpec, command: list[str]) -> JsonObject:
     return catalog
 
 
-def _models(listed: Sequence[schema.ListedModel], catalog: JsonObject) -> tuple[Model, ...]:
+def _models(
+    listed: Sequence[schema.ListedModel], catalog: JsonObject, configured_effort: str | None
+) -> tuple[Model, ...]:
+    """Return the models; the user's own default effort counts for all of them."""
     entries = msgspec.convert(catalog.get("models", []), list[CatalogEntry])
     known = {entry.slug: entry for entry in entries}
     return tuple(
@@ -164,7 +167,7 @@ def _models(listed: Sequence[schema.ListedModel], catalog: JsonObject) -> tuple[
             display_name=model.display_name,
             description=model.description,
             efforts=tuple(option.reasoning_effort for option in model.supported_reasoning_efforts),
-            default_effort=model.default_reasoning_effort,
+            default_effort=configured_effort or model.default_reasoning_effort,
             context_window=known[model.id].context_window if model.id in known else None,
             max_context_window=known[model.id].max_context_window if model.id in known else None,
             modalities=tuple(model.input_modalities),

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from turnbridge.turn.errors import BackendUnavailable, RateLimited
@@ -19,6 +19,8 @@ class AdmissionRules:
     turns: int
     waiting: int
     patience_s: float
+    turns_per_client: int | None = None
+    """How many turns one client may have, running or waiting."""
 
 
 @dataclass(eq=False, slots=True)
@@ -33,6 +35,7 @@ class Admission:
     def __init__(self, rules: AdmissionRules) -> None:
         self._rules = rules
         self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+        self._shares: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
@@ -48,14 +51,12 @@ class Admission:
         """Wait until `turns` may run, yield the seconds that it took, and make room when they are over."""
         size = min(turns, self._rules.turns)
         began = asyncio.get_running_loop().time()
-        await self._enter(client, size)
-        try:
-            yield asyncio.get_running_loop().time() - began
-        finally:
-            self.running -= size
-            self._admit_next()
-            if self.running == 0:
-                self._idle.set()
+        with self._share(client, turns):
+            await self._enter(client, size)
+            try:
+                yield asyncio.get_running_loop().time() - began
+            finally:
+                self._end(size)
 
     def close(self) -> None:
         """Let nobody in any more; those who wait are told so."""
@@ -72,6 +73,29 @@ class Admission:
             async with asyncio.timeout(within_s):
                 await self._idle.wait()
         return self.running == 0
+
+    @contextlib.contextmanager
+    def _share(self, client: str, turns: int) -> Iterator[None]:
+        """Hold a part of what the client may have at once."""
+        bound = self._rules.turns_per_client
+        if bound is None:
+            yield
+            return
+        size = min(turns, bound)
+        held = self._shares[client]
+        if held + size > bound:
+            raise RateLimited(
+                f"The turns that this key may have at once, running or waiting, are {bound}; it has {held}. "
+                "Try again when one has ended.",
+                retry_after=COME_BACK_S,
+            )
+        self._shares[client] += size
+        try:
+            yield
+        finally:
+            self._shares[client] -= size
+            if not self._shares[client]:
+                del self._shares[client]
 
     async def _enter(self, client: str, turns: int) -> None:
         if self._closed:
@@ -107,27 +131,36 @@ class Admission:
             queue.remove(waiting)
             if not queue:
                 del self._queues[client]
-        elif waiting.admitted.done() and not waiting.admitted.cancelled() and not waiting.admitted.exception():
-            self.running -= waiting.turns
+            # Those behind it may be small enough for the room that it waited for.
             self._admit_next()
+        elif waiting.admitted.done() and not waiting.admitted.cancelled() and not waiting.admitted.exception():
+            self._end(waiting.turns)
 
     def _admit_next(self) -> None:
         while self._queues:
             client, queue = next(iter(self._queues.items()))
             waiting = queue[0]
-            if self.running + waiting.turns > self._rules.turns:
+            gone = waiting.admitted.done()
+            if not gone and self.running + waiting.turns > self._rules.turns:
                 return
             queue.popleft()
-            del self._queues[client]
-            if queue:
-                self._queues[client] = queue
-            if not waiting.admitted.done():
+            if not queue:
+                del self._queues[client]
+            elif not gone:
+                self._queues.move_to_end(client)
+            if not gone:
                 self._start(waiting.turns)
                 waiting.admitted.set_result(None)
 
     def _start(self, turns: int) -> None:
         self.running += turns
         self._idle.clear()
+
+    def _end(self, turns: int) -> None:
+        self.running -= turns
+        self._admit_next()
+        if self.running == 0:
+            self._idle.set()
 
 
 def _closing() -> BackendUnavailable:

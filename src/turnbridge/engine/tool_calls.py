@@ -8,7 +8,6 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
 from turnbridge.engine.ports import Conversation
 from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, Message, RawItem, Reasoning, TextPart
@@ -98,6 +97,9 @@ class OpenCalls:
         self._parked: OrderedDict[str, _Parked] = OrderedDict()
         self._legs: OrderedDict[str, Leg] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._parked)
+
     def park(self, request: TurnRequest, conversation: Conversation, leg: Leg) -> None:
         """Keep a turn open until its outputs come, its time is up, or there are too many."""
         if leg.shown[0] in self._parked:
@@ -141,25 +143,31 @@ class OpenCalls:
     def restored(self, items: Sequence[Item]) -> tuple[Item, ...]:
         """Return a history with the model's own words in the place of the client's account of them."""
         result: list[Item] = []
-        rest = list(items)
-        while rest:
-            size = next((i for i, item in enumerate(rest) if not _is_models(item)), len(rest))
-            said, rest = rest[:size], rest[size:]
-            leg = next(
-                (self._legs[item.call_id] for item in said if _is_call(item) and item.call_id in self._legs), None
-            )
-            if leg is None or not leg.is_told_by(said):
-                result += said or [rest.pop(0)]
-                continue
-            given = leg.answers_in(rest)
-            result += [*leg.items, *leg.outputs(given)]
-            rest = rest[len(given) :]
+        position = 0
+        while position < len(items):
+            end = next((i for i in range(position, len(items)) if not _is_models(items[i])), len(items))
+            said = items[position:end]
+            leg = self._leg_told_by(said)
+            # A thought that stands elsewhere has been moved by the client, and is not said twice.
+            if leg is None or any(isinstance(item, Reasoning) and item in result for item in leg.items):
+                end = max(end, position + 1)
+                result += items[position:end]
+            else:
+                given = leg.answers_in(items[end : end + len(leg.shown)])
+                result += [*leg.items, *leg.outputs(given)]
+                end += len(given)
+            position = end
         return tuple(result)
 
     def close(self) -> None:
         """Give up every turn that waits."""
         for first in list(self._parked):
             self._drop(first)
+
+    def _leg_told_by(self, said: Sequence[Item]) -> Leg | None:
+        calls = (item.call_id for item in said if isinstance(item, FunctionCall))
+        leg = next((self._legs[call_id] for call_id in calls if call_id in self._legs), None)
+        return leg if leg is not None and leg.is_told_by(said) else None
 
     def _drop(self, first: str) -> None:
         self._forget(first).conversation.close()
@@ -206,10 +214,6 @@ def _is_models(item: Item) -> bool:
     if isinstance(item, RawItem):
         return item.item.get("type") in MODELS_OWN
     return isinstance(item, Reasoning | FunctionCall)
-
-
-def _is_call(item: Item) -> TypeGuard[FunctionCall]:
-    return isinstance(item, FunctionCall)
 
 
 def _same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:

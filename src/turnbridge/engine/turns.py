@@ -70,6 +70,7 @@ class TurnRunner:
         self._calls = calls
         self._warm = warm
         self._patience = patience
+        self._without_summary: set[str] = set()
         self._waits: set[asyncio.Timeout] = set()
         self._stopped: GatewayError | None = None
 
@@ -87,6 +88,8 @@ class TurnRunner:
         served = served or Served()
         try:
             ready = replace(request, items=await self._ready_items(request))
+            if ready.model in self._without_summary and not ready.summary_needed:
+                ready = replace(ready, summary=None)
             # As long as nothing has been told, a turn may begin again.
             for attempt in itertools.count(1):
                 async with aclosing(self._timed(await self._begin(ready, served))) as batches:
@@ -144,6 +147,7 @@ class TurnRunner:
             return request if attempt == 1 else None
         if failed.error.param == SUMMARY_PARAM and request.summary is not None and not request.summary_needed:
             # Providers give summaries to some accounts only.
+            self._without_summary.add(request.model)
             return replace(request, summary=None)
         return request if await self._backend.serves_otherwise(request, failed.error) else None
 

@@ -59,6 +59,9 @@ class WarmThreads:
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._characters = 0
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def keep(self, request: TurnRequest, said: Sequence[Item], conversation: Conversation) -> None:
         """Keep a thread that holds the request's items and what the model said; the oldest make room."""
         entries = tuple(entry for entry, _ in _entries((*request.items, *said)))
@@ -135,7 +138,7 @@ def _entry(item: Item) -> Entry:
     if isinstance(item, Message):
         return (item.role, *(part.text if isinstance(part, TextPart) else part for part in item.parts))
     if isinstance(item, FunctionCallOutput):
-        return ("output", item.call_id, item.output)
+        return ("output", item.custom, item.call_id, item.output)
     return ("item", repr(item))
 
 

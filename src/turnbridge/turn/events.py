@@ -17,6 +17,7 @@ class Usage:
 
     input: int = 0
     cached: int = 0
+    cache_written: int = 0
     output: int = 0
     reasoning: int = 0
     estimated: bool = False
@@ -26,6 +27,7 @@ class Usage:
         return Usage(
             input=self.input + other.input,
             cached=self.cached + other.cached,
+            cache_written=self.cache_written + other.cache_written,
             output=self.output + other.output,
             reasoning=self.reasoning + other.reasoning,
             estimated=self.estimated or other.estimated,

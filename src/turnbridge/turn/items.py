@@ -80,10 +80,11 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCallOutput:
-    """What the client's function answered."""
+    """What the client's function answered; `custom` for a free-form tool."""
 
     call_id: str
     output: str | tuple[Part, ...]
+    custom: bool = False
     id: str | None = field(default=None, compare=False)
 
 

@@ -1,8 +1,9 @@
 """The application: its routes, each with and without `/v1`, inside the ingress."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
@@ -10,8 +11,10 @@ from starlette.types import ASGIApp
 
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation, Models
+from turnbridge.web.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.ingress import wrap
 from turnbridge.web.metrics import Metrics, metrics_endpoint
+from turnbridge.web.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 from turnbridge.web.turns import QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.wire.model_list import model_list, model_object
 
@@ -27,6 +30,8 @@ def build_app(
     metrics: Metrics,
     metrics_token: str | None,
     allowed_origins: Iterable[str],
+    rates: RequestRates | None,
+    body_limit_bytes: int,
 ) -> ASGIApp:
     """Return the whole HTTP side; `problem` says why turns cannot be run now, or nothing."""
 
@@ -49,9 +54,11 @@ def build_app(
             return _json({"status": "ready"})
         return _json({"status": "not_ready", "reason": reason}, status=503)
 
+    limited = [] if rates is None else [Middleware(LimitRate, rates=rates)]
+    once = Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)
     routes = [
-        *_both("/chat/completions", generation.chat, "POST"),
-        *_both("/responses", generation.responses, "POST"),
+        *_both("/chat/completions", generation.chat, "POST", [*limited, once]),
+        *_both("/responses", generation.responses, "POST", [*limited, once]),
         *_both("/models", list_models, "GET"),
         *_both("/models/{model:path}", get_model, "GET"),
         Route("/healthz", alive),
@@ -64,13 +71,16 @@ def build_app(
         api_key=api_key,
         metrics=metrics,
         allowed_origins=allowed_origins,
-        exposed_headers=(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER, QUEUED_HEADER, THREAD_HEADER),
+        exposed_headers=(
+            *(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER, QUEUED_HEADER, THREAD_HEADER, REPEAT_HEADER),
+            *RATE_HEADERS,
+        ),
     )
 
 
-def _both(path: str, endpoint: Endpoint, method: str) -> list[Route]:
+def _both(path: str, endpoint: Endpoint, method: str, layers: Sequence[Middleware] = ()) -> list[Route]:
     """Return a route twice: clients differ in whether their base URL ends in `/v1`."""
-    return [Route(f"/v1{path}", endpoint, methods=[method]), Route(path, endpoint, methods=[method])]
+    return [Route(name, endpoint, methods=[method], middleware=layers) for name in (f"/v1{path}", path)]
 
 
 def _json(body: JsonObject, *, status: int = 200) -> Response:

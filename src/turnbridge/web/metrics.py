@@ -72,12 +72,22 @@ class Metrics:
             registry=self.registry,
         )
         self._active = Gauge("turnbridge_active_requests", "Requests being served.", registry=self.registry)
+        self._turns = Counter(
+            "turnbridge_turns_total",
+            "Turns by how they were served: fresh, replayed, warm or parked.",
+            ("thread",),
+            registry=self.registry,
+        )
         self._errors = Counter(
             "turnbridge_errors_total",
             "Errors told to clients, by code.",
             ("code",),
             registry=self.registry,
         )
+
+    def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Show a value that something else keeps, as it is at each reading."""
+        Gauge(name, description, registry=self.registry).set_function(value)
 
     def request_began(self) -> None:
         """Count a request that is being served."""
@@ -99,6 +109,8 @@ class Metrics:
         ):
             if count:
                 self._tokens.labels(kind).inc(count)
+        if context.served_by is not None:
+            self._turns.labels(context.served_by).inc()
         if outcome not in ("ok", "client_gone"):
             code = context.error_code
             self._errors.labels(code if code in self._error_codes else OTHER).inc()

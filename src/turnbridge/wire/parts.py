@@ -32,7 +32,7 @@ class PartsDecoder:
     def _part(self, part: JsonObject | str, param: str) -> Part:
         if isinstance(part, str):
             return TextPart(text=part)
-        kind = part.get("type", "text")
+        kind = str(part.get("type", "text"))
         if kind in TEXT_TYPES:
             return TextPart(text=_string(part, "text", param))
         if kind == "refusal":
@@ -59,11 +59,11 @@ class PartsDecoder:
                 code="unsupported_image_source",
                 param=param,
             )
-        if detail is not None and detail not in CARRIED_DETAILS:
+        carried = detail if isinstance(detail, str) and detail in CARRIED_DETAILS else None
+        if detail is not None and carried is None:
             self.ignored.append(f"{param}.detail")
-            detail = None
-        url = check_image_data_url(source, param) if source.startswith("data:") else source
-        return ImagePart(url=url, detail=detail if isinstance(detail, str) else None, param=param)
+        url = check_image_data_url(source, param) if source[:5].lower() == "data:" else source
+        return ImagePart(url=url, detail=carried, param=param)
 
 
 def _file(part: JsonObject, param: str) -> FilePart:
@@ -89,11 +89,12 @@ def _file(part: JsonObject, param: str) -> FilePart:
 def _file_data(data: str, param: str) -> tuple[str | None, bytes]:
     """Return type and content of base64 data, which may stand in a data URL."""
     mime_type = None
-    if data.startswith("data:"):
+    if data[:5].lower() == "data:":
         head, _, data = data.partition(",")
-        mime_type = head.removeprefix("data:").partition(";")[0] or None
+        mime_type = head[5:].partition(";")[0] or None
     try:
-        return mime_type, base64.b64decode(data, validate=True)
+        # Some clients wrap their lines.
+        return mime_type, base64.b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidRequest(
             "`file_data` is not valid base64.", code="invalid_file_data", param=f"{param}.file_data"

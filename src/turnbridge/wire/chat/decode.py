@@ -70,7 +70,11 @@ def decode(body: JsonObject) -> DecodedChat:
         *parameters.unmet(body, UNMET),
         *unknown_fields(body, schema.ChatRequest),
         *parts.ignored,
-        *(f"messages[{i}].name" for i, message in enumerate(request.messages or []) if message.name),
+        *(
+            f"messages[{i}].name"
+            for i, message in enumerate(request.messages or [])
+            if message.name and message.role != "function"
+        ),
     ]
     if not tier_met:
         ignored.append("service_tier")
@@ -138,11 +142,11 @@ def _items(messages: list[schema.ChatMessage], parts: PartsDecoder) -> Iterator[
 
 
 def _assistant(message: schema.ChatMessage, param: str, parts: PartsDecoder, legacy_call: str | None) -> Iterator[Item]:
-    if message.content:
+    if message.content is not None and not (message.content == "" and (message.tool_calls or message.function_call)):
         yield Message(role="assistant", parts=parts.decode(message.content, param=f"{param}.content"))
     elif message.refusal:
         yield Message(role="assistant", parts=(TextPart(text=message.refusal),))
-    elif not message.tool_calls and message.function_call is None and message.content is None:
+    elif not message.tool_calls and message.function_call is None:
         raise _missing(f"{param}.content")
     if message.function_call is not None and legacy_call is not None:
         call = message.function_call

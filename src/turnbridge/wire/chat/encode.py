@@ -24,7 +24,7 @@ class _Choice:
     annotations: list[Json] = field(default_factory=list)
     calls: list[ev.FunctionCallDone] = field(default_factory=list)
     phases: dict[str, str | None] = field(default_factory=dict)
-    writing: dict[str, tuple[str, int]] = field(default_factory=dict)
+    writing: dict[str, tuple[object, ...]] = field(default_factory=dict)
     """For each side, which part of which item was written last."""
     finish_reason: str | None = None
     usage: ev.Usage = field(default_factory=ev.Usage)
@@ -82,15 +82,15 @@ class ChatEncoder:
             case ev.TextDelta():
                 narrated = choice.phases.get(event.item_id) == NARRATION
                 side = "reasoning_content" if narrated else "content"
-                return self._text(index, side, (event.item_id, 0), event.text)
+                return self._text(index, side, (event.item_id,), event.text)
             case ev.SummaryDelta() | ev.ReasoningDelta():
-                return self._text(index, "reasoning_content", (event.item_id, event.index), event.text)
+                part = (event.item_id, type(event), event.index)
+                return self._text(index, "reasoning_content", part, event.text)
             case ev.MessageStarted():
                 choice.phases[event.item_id] = event.phase
                 return []
             case ev.MessageDone():
-                choice.annotations += [a for a in event.annotations if a.get("type") == "url_citation"]
-                return []
+                return self._cite(index, event)
             case ev.ReasoningStarted() | ev.ReasoningDone():
                 return []
             case ev.FunctionCallDone():
@@ -118,7 +118,19 @@ class ChatEncoder:
         head = {**self._head, "object": "chat.completion.chunk"}
         return [{**head, "choices": [], "usage": _usage(self.usage)}]
 
-    def _text(self, index: int, side: str, part: tuple[str, int], text: str) -> list[JsonObject]:
+    def _cite(self, index: int, message: ev.MessageDone) -> list[JsonObject]:
+        """Return the answer's citations, moved along with its text."""
+        choice = self._choices[index]
+        if message.phase == NARRATION:
+            return []
+        offset = sum(map(len, choice.content)) - len(message.text)
+        cited: list[Json] = [
+            _citation(note, offset) for note in message.annotations if note.get("type") == "url_citation"
+        ]
+        choice.annotations += cited
+        return [self._chunk(index, {"annotations": cited})] if cited else []
+
+    def _text(self, index: int, side: str, part: tuple[object, ...], text: str) -> list[JsonObject]:
         choice = self._choices[index]
         if choice.writing.setdefault(side, part) != part:
             choice.writing[side] = part
@@ -160,7 +172,7 @@ def _message(choice: _Choice, *, legacy: bool) -> JsonObject:
         "role": "assistant",
         "content": None if choice.calls and not text else text,
         "refusal": None,
-        "annotations": [_chat_annotation(annotation) for annotation in choice.annotations],
+        "annotations": list(choice.annotations),
     }
     if choice.calls and legacy:
         message["function_call"] = {"name": choice.calls[0].name, "arguments": choice.calls[0].arguments}
@@ -173,11 +185,14 @@ def _message(choice: _Choice, *, legacy: bool) -> JsonObject:
     return {**message, "reasoning_content": reasoning} if reasoning else message
 
 
-def _chat_annotation(annotation: Json) -> Json:
+def _citation(annotation: JsonObject, offset: int) -> JsonObject:
     """Return a citation as the chat API nests it."""
-    if not isinstance(annotation, dict):
-        return annotation
-    return {"type": "url_citation", "url_citation": {k: v for k, v in annotation.items() if k != "type"}}
+    cited = {key: value for key, value in annotation.items() if key != "type"}
+    for key in ("start_index", "end_index"):
+        place = cited.get(key)
+        if isinstance(place, int):
+            cited[key] = place + offset
+    return {"type": "url_citation", "url_citation": cited}
 
 
 def _usage(usage: ev.Usage) -> JsonObject:

@@ -14,6 +14,6 @@ DECLINES: dict[str, Json] = {
     "item/tool/requestUserInput": {"answers": {}},
     "item/tool/call": {"contentItems": [{"type": "inputText", "text": NOBODY}], "success": False},
     "mcpServer/elicitation/request": {"action": "decline"},
-    "applyPatchApproval": {"decision": "denied"},
-    "execCommandApproval": {"decision": "denied"},
+    "applyPatchApproval": {"decision": {"denied": {"rejection": NOBODY}}},
+    "execCommandApproval": {"decision": {"denied": {"rejection": NOBODY}}},
 }

@@ -5,6 +5,7 @@ reasoning), come from the raw ones. What a message or thought says in the end is
 streamed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -12,7 +13,7 @@ import msgspec
 
 from turnbridge.turn import errors
 from turnbridge.turn import events as ev
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import ImagePart, Json, JsonObject, Part
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.errors import CONTEXT_WORDS, gateway_error, incomplete_reason
 from turnbridge.wire.codex.tools import ToolNames
@@ -23,9 +24,11 @@ HOST_ACTIONS = frozenset({"commandExecution", "fileChange", "mcpToolCall", "coll
 _raw_item = msgspec.json.Decoder(schema.RawItem)
 
 
-def images_in(note: schema.RawItemCompleted) -> int:
-    """Return how many images Codex kept of an injected item; it replaces what it cannot read by a text."""
-    return _raw_item.decode(note.item).images()
+def lost_image(note: schema.RawItemCompleted, parts: Sequence[Part]) -> ImagePart | None:
+    """Return the first image of an injected item that Codex could not read, and put a text in the place of."""
+    echoed = _raw_item.decode(note.item).parts()
+    pairs = zip(parts, echoed, strict=False)
+    return next((sent for sent, kept in pairs if isinstance(sent, ImagePart) and kept.type != "input_image"), None)
 
 
 @dataclass(slots=True)
@@ -164,10 +167,11 @@ class TurnDecoder:
 
         Codex itself answers calls to functions that nobody declared, and calls whose arguments are not JSON.
         """
-        name = self._names.to_client(item.name)
-        if name is not None and _is_json(item.arguments):
-            self._known_calls.add(item.call_id)
-            self._calls.append(ev.FunctionCallDone(item.id or item.call_id, item.call_id, name, item.arguments))
+        name, call_id = self._names.to_client(item.name or ""), item.call_id or ""
+        arguments = msgspec.json.decode(item.arguments, type=str)
+        if name is not None and _is_json(arguments):
+            self._known_calls.add(call_id)
+            self._calls.append(ev.FunctionCallDone(item.id or call_id, call_id, name, arguments))
 
     def _calls_made(self) -> list[ev.TurnEvent]:
         if not self._calls:
@@ -257,6 +261,7 @@ class TurnDecoder:
             self._usage += ev.Usage(
                 input=usage.input_tokens,
                 cached=usage.cached_input_tokens,
+                cache_written=usage.cache_write_input_tokens,
                 output=usage.output_tokens,
                 reasoning=usage.reasoning_output_tokens,
             )
@@ -282,8 +287,10 @@ def _joined(parts: list[schema.RawPart]) -> tuple[str, tuple[JsonObject, ...]]:
     """Join a message's parts as they were streamed, moving each annotation's place along with its text."""
     text, annotations = "", list[JsonObject]()
     for part in parts:
-        for annotation in part.annotations:
-            moved: JsonObject = {key: _decoded(value) for key, value in annotation.items()}
+        for annotation in part.annotations or []:
+            moved = _decoded(annotation)
+            if not isinstance(moved, dict):
+                continue
             for key in ("start_index", "end_index"):
                 place = moved.get(key)
                 if isinstance(place, int):

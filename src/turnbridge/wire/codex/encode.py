@@ -154,8 +154,8 @@ def raw_item(item: Item, names: ToolNames) -> Json:
     """Return one item as the Responses API writes it."""
     match item:
         case Message():
-            kind = "output_text" if item.role == "assistant" else "input_text"
-            content: list[Json] = [_raw_part(part, text_type=kind) for part in item.parts]
+            text_type = "output_text" if item.role == "assistant" else "input_text"
+            content: list[Json] = [_raw_part(part, text_type=text_type) for part in item.parts]
             return _with_id(item.id, {"type": "message", "role": item.role, "content": content}, phase=item.phase)
         case Reasoning():
             summary: list[Json] = [{"type": "summary_text", "text": text} for text in item.summary]
@@ -175,7 +175,8 @@ def raw_item(item: Item, names: ToolNames) -> Json:
                 if isinstance(item.output, str)
                 else [_raw_part(part, text_type="input_text") for part in item.output]
             )
-            return _with_id(item.id, {"type": "function_call_output", "call_id": item.call_id, "output": output})
+            kind = "custom_tool_call_output" if item.custom else "function_call_output"
+            return _with_id(item.id, {"type": kind, "call_id": item.call_id, "output": output})
         case RawItem():
             return item.item
         case _:

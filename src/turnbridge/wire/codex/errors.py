@@ -19,7 +19,8 @@ CONTEXT_WORDS = "The input exceeds this model's maximum context length."
 
 LOGIN_HELP = "Run `codex login` as the user who runs Turnbridge, then try again."
 
-_TRY_AGAIN = re.compile(r"try again in (?P<amount>\d+(?:\.\d+)?) ?(?P<unit>ms|s|m|h)", re.IGNORECASE)
+_TRY_AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)? ?(?:ms|s|m|h) ?)+)", re.IGNORECASE)
+_AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 Make: TypeAlias = Callable[[str], GatewayError]
@@ -29,14 +30,14 @@ class UpstreamErrorBody(msgspec.Struct, frozen=True):
     """The provider's own error object."""
 
     message: str = ""
-    code: str | None = None
+    code: str | int | None = None
     param: str | None = None
 
 
 class UpstreamBody(msgspec.Struct, frozen=True):
-    """A provider's HTTP error body: OpenAI's shape, or ChatGPT's with `detail`."""
+    """A provider's HTTP error body: OpenAI's shape, ChatGPT's with `detail`, or plain text."""
 
-    error: UpstreamErrorBody | None = None
+    error: UpstreamErrorBody | str | None = None
     detail: str | None = None
 
 
@@ -118,7 +119,9 @@ def incomplete_reason(error: TurnError) -> IncompleteReason | None:
 def wait_named_in(message: str) -> float | None:
     """Return the seconds that a message like "try again in 11.054s" asks to wait."""
     found = _TRY_AGAIN.search(message)
-    return float(found["amount"]) * _UNIT_SECONDS[found["unit"].lower()] if found else None
+    if found is None:
+        return None
+    return sum(float(amount) * _UNIT_SECONDS[unit.lower()] for amount, unit in _AMOUNTS.findall(found[1]))
 
 
 def _name_and_status(info: msgspec.Raw) -> tuple[str | None, int | None]:
@@ -139,8 +142,9 @@ def _from_message(message: str) -> GatewayError:
         body = msgspec.json.decode(message, type=UpstreamBody)
     except msgspec.MsgspecError:
         return errors.UpstreamFailed(message)
-    if body.error is None:
-        return _bad_request(body.detail or message)
+    if body.error is None or isinstance(body.error, str):
+        return _bad_request(body.error or body.detail or message)
     if body.error.code == errors.ContextTooLong.code:
         return _context_too_long(body.error.message)
-    return errors.InvalidRequest(body.error.message or message, code=body.error.code, param=body.error.param)
+    code = None if body.error.code is None else str(body.error.code)
+    return errors.InvalidRequest(body.error.message or message, code=code, param=body.error.param)

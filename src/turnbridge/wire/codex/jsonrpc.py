@@ -32,7 +32,10 @@ _encoder = msgspec.json.Encoder()
 
 def decode_line(line: bytes) -> Incoming:
     """Return the message of one line; raises `msgspec.MsgspecError` if it is none."""
-    return _decoder.decode(line)
+    try:
+        return _decoder.decode(line)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def encode_request(request_id: RequestId, method: str, params: Json) -> bytes:

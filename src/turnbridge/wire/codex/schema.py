@@ -25,6 +25,7 @@ class TokenUsage(Wire, frozen=True):
 
     input_tokens: int = 0
     cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
     output_tokens: int = 0
     reasoning_output_tokens: int = 0
 
@@ -186,7 +187,7 @@ class RawPart(msgspec.Struct, frozen=True):
 
     type: str
     text: str = ""
-    annotations: list[dict[str, msgspec.Raw]] = []
+    annotations: list[msgspec.Raw] | None = None
 
 
 class RawItem(msgspec.Struct, frozen=True):
@@ -199,16 +200,16 @@ class RawItem(msgspec.Struct, frozen=True):
     content: list[RawPart] | None = None
     summary: list[RawPart] | None = None
     encrypted_content: str | None = None
-    call_id: str = ""
-    name: str = ""
-    arguments: str = ""
+    call_id: str | None = None
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b'""')
+    """A string for a function call; other kinds of calls have other shapes."""
     action: dict[str, msgspec.Raw] | None = None
     output: str | list[RawPart] | None = None
 
-    def images(self) -> int:
-        """Return how many images the item holds."""
-        output = self.output if isinstance(self.output, list) else []
-        return sum(part.type == "input_image" for part in (*(self.content or ()), *output))
+    def parts(self) -> list[RawPart]:
+        """Return the parts of a message, or of the output of a call."""
+        return self.output if isinstance(self.output, list) else self.content or []
 
 
 class ThreadRef(Wire, frozen=True):
@@ -299,6 +300,7 @@ class ConfiguredModel(Wire, frozen=True):
     """The part of `config/read` that names the model."""
 
     model: str | None = None
+    model_reasoning_effort: str | None = msgspec.field(default=None, name="model_reasoning_effort")
 
 
 class ConfigReadResult(Wire, frozen=True):

@@ -31,7 +31,7 @@ LEAST_OUTPUT_TOKENS = 16
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer": "developer", "system": "developer"}
 
 # Items that Codex takes as they are, and whose inside is none of our business.
-RAW_ITEMS = frozenset({"custom_tool_call", "custom_tool_call_output", "web_search_call", "image_generation_call"})
+RAW_ITEMS = frozenset({"custom_tool_call", "web_search_call", "image_generation_call"})
 
 NO_STATE = "This gateway keeps no responses yet: send the whole conversation in `input`."
 UNSUPPORTED = {
@@ -154,14 +154,15 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
         case "function_call":
             call = convert(item, schema.FunctionCallItem, param=param)
             return FunctionCall(call_id=call.call_id, name=call.name, arguments=call.arguments, id=call.id)
-        case "function_call_output":
+        case "function_call_output" | "custom_tool_call_output":
             answer = convert(item, schema.FunctionCallOutputItem, param=param)
             output = (
                 answer.output
                 if isinstance(answer.output, str)
                 else parts.decode(answer.output, param=f"{param}.output")
             )
-            return FunctionCallOutput(call_id=answer.call_id, output=output, id=answer.id)
+            custom = kind == "custom_tool_call_output"
+            return FunctionCallOutput(call_id=answer.call_id, output=output, custom=custom, id=answer.id)
         case "item_reference":
             raise InvalidRequest(
                 f"Item references cannot be resolved. {NO_STATE}", code="unsupported_item", param=param

@@ -15,6 +15,9 @@ from turnbridge.wire.responses.decode import DecodedResponses
 
 Event: TypeAlias = JsonObject
 
+# A failed response must have a code; this one says that the request was to blame, and no more.
+UNNAMED_FAILURE = "invalid_prompt"
+
 
 @dataclass(slots=True)
 class _Part:
@@ -215,7 +218,7 @@ class ResponseEncoder:
                 status = "failed"
                 self.failure = terminal
                 error = error_object(terminal.error)
-                self._envelope["error"] = {"code": error["code"], "message": error["message"]}
+                self._envelope["error"] = {"code": error["code"] or UNNAMED_FAILURE, "message": error["message"]}
         self._envelope["status"] = status
         return [*happened, self._event(f"response.{status}", response=self.response)]
 
@@ -261,7 +264,7 @@ def _thought(item_id: str) -> JsonObject:
 def _usage(usage: ev.Usage) -> JsonObject:
     return {
         "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached},
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.input + usage.output,
@@ -271,6 +274,7 @@ def _usage(usage: ev.Usage) -> JsonObject:
 def _envelope(request: DecodedResponses, model: Model, *, response_id: str, created_at: int) -> JsonObject:
     """Return every field of the response object, at the values that are in force and not merely asked for."""
     turn, body = request.turn, request.body
+    summary = None if turn.summary == "none" else turn.summary
     metadata: JsonObject = dict(body.metadata or {})
     return {
         "id": response_id,
@@ -289,7 +293,7 @@ def _envelope(request: DecodedResponses, model: Model, *, response_id: str, crea
         "parallel_tool_calls": turn.parallel_calls,
         "previous_response_id": None,
         "prompt_cache_key": body.prompt_cache_key,
-        "reasoning": {"effort": turn.effort or model.default_effort, "summary": turn.summary},
+        "reasoning": {"effort": turn.effort or model.default_effort, "summary": summary},
         "safety_identifier": body.safety_identifier,
         "service_tier": turn.service_tier or "default",
         "store": False,

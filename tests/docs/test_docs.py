@@ -1,0 +1,230 @@
+"""The documentation is true: generated parts are fresh, links lead somewhere, nothing is left out, and examples run."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import IO
+
+import msgspec
+import pytest
+
+from tools.docs import PAGES, PARTS, ROOT, regenerated
+from turnbridge.demo.persona import GREETING
+from turnbridge.settings import CONFIG_VARIABLE, known_names
+from turnbridge.wire.chat import decode as chat
+from turnbridge.wire.chat.schema import ChatRequest
+from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, SWITCHED_OFF, THREAD_CONFIG
+from turnbridge.wire.responses import decode as responses
+from turnbridge.wire.responses.schema import ResponsesRequest
+
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+LINKING_PAGES = (*PAGES, ROOT / "CONTRIBUTING.md")
+
+# What concerns tools is not on these pages.
+TOOL_PARAMETERS = frozenset(
+    {"tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "functions", "function_call"}
+    | {"web_search_options"}
+)
+
+# Longer than any example takes, shorter than the patience of a test.
+EXAMPLE_TIMEOUT_S = 30
+
+
+def test_every_generated_part_is_up_to_date() -> None:
+    stale = [page.name for page in PAGES if regenerated(_text(page)) != _text(page)]
+    assert not stale, "Run: python -m tools.docs"
+
+
+def test_every_part_that_can_be_generated_stands_on_a_page() -> None:
+    used = {name for page in PAGES for name in re.findall(r"<!-- generated: (\S+) -->", _text(page))}
+    assert used == set(PARTS)
+
+
+@pytest.mark.parametrize("page", LINKING_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", _prose(page)):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name) if name else page
+        if "://" not in link and (not target.exists() or (anchor and anchor not in _anchors(target))):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_setting_is_documented() -> None:
+    page = _text(DOCS / "configuration.md")
+    assert [name for name in (*known_names(), CONFIG_VARIABLE) if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("command", [[], ["serve"]], ids=["turnbridge", "turnbridge serve"])
+def test_every_command_line_option_is_documented(command: list[str]) -> None:
+    plain = {**os.environ, "TERM": "dumb", "NO_COLOR": "1"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "turnbridge", *command, "--help"],
+        env=plain,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=EXAMPLE_TIMEOUT_S,
+    ).stdout
+    options = set(re.findall(r"(?<!\S)--[a-z-]+", shown))
+    page = _text(DOCS / "cli.md")
+    assert options >= {"--help"}
+    assert [option for option in options if f"`{option}`" not in page] == []
+
+
+def test_every_error_code_is_documented() -> None:
+    page = _text(DOCS / "errors.md")
+    edges = [path for path in (ROOT / "src/turnbridge").rglob("*.py") if "demo" not in path.parts]
+    codes = {code for path in edges for code in re.findall(r'\bcode ?= ?"(\w+)"', _text(path))}
+    assert [code for code in codes if f"`{code}`" not in page and "tool" not in code] == []
+
+
+@pytest.mark.parametrize(
+    ("column", "decode", "shape"),
+    [(0, responses, ResponsesRequest), (1, chat, ChatRequest)],
+    ids=["responses", "chat"],
+)
+def test_every_parameter_is_documented_as_what_becomes_of_it(
+    column: int, decode: ModuleType, shape: type[msgspec.Struct]
+) -> None:
+    documented = {
+        name: row[2] if row[2] in ("ignored", "refused") else "met"
+        for row in _parameter_rows()
+        for name in re.findall(r"`(\w+)(?:\.\w+)?`", row[column])
+    }
+    known = {field.encode_name for field in msgspec.structs.fields(shape)} - TOOL_PARAMETERS
+    assert documented == {
+        name: "refused" if name in decode.UNSUPPORTED else "ignored" if name in decode.UNMET else "met"
+        for name in known
+    }
+
+
+def test_every_part_of_the_recipe_is_explained() -> None:
+    page = _text(DOCS / "architecture.md")
+    recipe = (*CATALOG_OVERRIDES, *SWITCHED_OFF, *THREAD_CONFIG)
+    assert [name for name in recipe if f"`{name}`" not in page] == []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """A gateway as a newcomer starts it."""
+
+    printed: str
+    url: str
+    key: str
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Return a running `turnbridge serve --demo` that touches nothing of the user's."""
+    home = str(tmp_path_factory.mktemp("demo"))
+    command = [sys.executable, "-m", "turnbridge", "serve", "--demo", "--port", "0"]
+    environment = {"PATH": os.environ["PATH"], "HOME": home, "PROXY_DATA_DIR": home}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        try:
+            printed = _read_until("output_text", process.stdout)
+            # Codex takes many times as long to start as the listener: who has read this line can connect.
+            _read_until("codex_ready", process.stderr)
+            url, key = (_printed(label, printed) for label in ("Base URL", "API key"))
+            yield Demo(printed=printed, url=url, key=key)
+        finally:
+            process.terminate()
+
+
+@pytest.mark.real
+def test_the_readme_shows_what_the_demo_prints(demo: Demo) -> None:
+    printed = demo.printed.replace(demo.url, "http://127.0.0.1:11435/v1").replace(demo.key, "sk-turnbridge-...")
+    (shown,) = _blocks(README, "text")
+    assert printed.strip().startswith(shown.strip())
+
+
+@pytest.mark.real
+def test_the_python_example_of_the_readme_runs(demo: Demo) -> None:
+    (example,) = _blocks(README, "python")
+    said = _run([sys.executable, "-c", example], demo)
+    assert said == f"{GREETING} You said: “Hello!”.\n{GREETING} You said: “Hello again!”.\n"
+
+
+@pytest.mark.real
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_the_curl_example_of_the_readme_runs(demo: Demo) -> None:
+    (example,) = (block for block in _blocks(README, "sh") if block.startswith("curl "))
+    answer = json.loads(_run(["sh", "-c", example.replace("curl ", "curl --silent ", 1)], demo))
+    assert answer["choices"][0]["message"]["content"] == f"{GREETING} You said: “Hello!”."
+
+
+@pytest.mark.real
+@pytest.mark.skipif(
+    shutil.which("node") is None or not (ROOT / "tests/node/node_modules/openai").exists(),
+    reason="there is no node, or its packages are not installed",
+)
+def test_the_node_example_of_the_clients_page_runs(demo: Demo) -> None:
+    (example,) = _blocks(DOCS / "clients.md", "js")
+    said = _run(["node", "--input-type=module", "--eval", example], demo)
+    assert said == f"{GREETING} You said: “Hello!”.\n"
+
+
+def _run(command: list[str], demo: Demo) -> str:
+    """Return what an example prints that knows the gateway from its environment only."""
+    return subprocess.run(
+        command,
+        env={"PATH": os.environ["PATH"], "OPENAI_BASE_URL": demo.url, "OPENAI_API_KEY": demo.key},
+        cwd=ROOT / "tests/node",  # Node looks for packages from here.
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=True,
+        timeout=EXAMPLE_TIMEOUT_S,
+    ).stdout
+
+
+def _read_until(mark: str, stream: IO[str] | None) -> str:
+    lines: list[str] = []
+    for line in stream or ():
+        lines.append(line)
+        if mark in line:
+            return "".join(lines)
+    raise AssertionError(f"The gateway ended before it wrote {mark!r}: {''.join(lines)}")
+
+
+def _printed(label: str, text: str) -> str:
+    found = re.search(rf"{label} +(\S+)", text)
+    if found is None:
+        raise AssertionError(f"The gateway printed no {label}.")
+    return found[1]
+
+
+def _parameter_rows() -> list[list[str]]:
+    """Return the rows of the table of parameters: on Responses, on chat, what becomes of them, how."""
+    lines = _text(DOCS / "parameters.md").splitlines()
+    first = lines.index("| Responses | Chat Completions | | |") + 2
+    last = lines.index("", first)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first:last]]
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", _text(page), re.DOTALL | re.MULTILINE)
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the names that a page's headings can be linked by, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _prose(page), re.MULTILINE) if page.suffix == ".md" else []
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _prose(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", _text(page), flags=re.DOTALL | re.MULTILINE)
+
+
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")

@@ -1,0 +1,177 @@
+"""The models that Codex offers, under its names, the user's own, and those of the earlier proxy."""
+
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import openai
+import pytest
+from codex_cli_bin import bundled_codex_path
+from dirty_equals import IsStr
+
+from tests.support.gateway import Bridge, running_bridge
+from turnbridge.turn.items import JsonObject
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+DEFAULT = "gpt-5.6-sol"
+ALIASES = {"gpt-4o": "gpt-5.5", "quick": "gpt-5.5-low", "reviewer": "codex-auto-review"}
+
+
+@pytest.fixture(scope="module")
+async def named(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
+    """Return a gateway whose user has a default model, and names of their own for models."""
+    del anyio_backend  # Named so that its scope is this one's.
+    aliases = ",".join(f"{name}={model}" for name, model in ALIASES.items())
+    data_dir = tmp_path_factory.mktemp("named")
+    async with running_bridge(data_dir, PROXY_MODEL_ALIASES=aliases, CODEX_MODEL=DEFAULT) as bridge:
+        yield bridge
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JsonObject]:
+    """Return how the models that the binary brings along should look, hidden ones last."""
+    printed = subprocess.run(
+        [bundled_codex_path(), "debug", "models", "--bundled"],
+        env={"CODEX_HOME": str(tmp_path_factory.mktemp("catalogue"))},
+        capture_output=True,
+        check=True,
+    )
+    models = json.loads(printed.stdout)["models"]
+    return {
+        model["slug"]: {
+            "id": model["slug"],
+            "object": "model",
+            "created": 0,
+            "owned_by": "codex",
+            "display_name": model["display_name"],
+            "description": model["description"],
+            "context_window": model["context_window"],
+            "max_context_window": model["max_context_window"],
+            "reasoning_efforts": [level["effort"] for level in model["supported_reasoning_levels"]],
+            "default_reasoning_effort": model["default_reasoning_level"],
+            "input_modalities": model["input_modalities"],
+            "service_tiers": [tier["id"] for tier in model["service_tiers"]],
+        }
+        for model in sorted(models, key=lambda model: (model["visibility"] == "hide", model["priority"]))
+    }
+
+
+HIDDEN = ("gpt-daybreak-blue-latest", "gpt-daybreak-red-latest", "codex-auto-review")
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/models"])
+async def test_the_list_holds_what_codex_knows_of_its_visible_models(
+    bridge: Bridge, catalogue: dict[str, JsonObject], path: str
+) -> None:
+    visible = [model for name, model in catalogue.items() if name not in HIDDEN]
+    listed = await bridge.http.get(path)
+    assert (listed.status_code, listed.json()) == (200, {"object": "list", "data": visible})
+
+
+async def test_the_list_ends_in_the_users_own_names(named: Bridge, catalogue: dict[str, JsonObject]) -> None:
+    listed = [model.id async for model in named.client.models.list()]
+    assert listed == [*(name for name in catalogue if name not in HIDDEN), *ALIASES]
+
+
+@pytest.mark.parametrize("prefix", ["/v1", ""])
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("gpt-5.5", "gpt-5.5"),
+        ("GPT-5.5", "gpt-5.5"),
+        ("gpt-5.5-xh", "gpt-5.5"),
+        ("codex-auto-review", "codex-auto-review"),
+        ("gpt-4o", "gpt-5.5"),
+        ("reviewer", "codex-auto-review"),
+        ("codev-5", DEFAULT),
+    ],
+)
+async def test_a_model_is_described_under_the_name_that_was_asked_for(
+    named: Bridge, catalogue: dict[str, JsonObject], prefix: str, name: str, model: str
+) -> None:
+    described = await named.http.get(f"{prefix}/models/{name}")
+    assert (described.status_code, described.json()) == (200, {**catalogue[model], "id": name})
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "effort"),
+    [
+        ("gpt-5.5", "gpt-5.5", "medium"),
+        ("gpt-5.5-low", "gpt-5.5", "low"),
+        ("gpt-5.5-high", "gpt-5.5", "high"),
+        ("gpt-5.5-l", "gpt-5.5", "low"),
+        ("gpt-5.5-m", "gpt-5.5", "medium"),
+        ("gpt-5.5-h", "gpt-5.5", "high"),
+        ("GPT-5.5-XH", "gpt-5.5", "xhigh"),
+        ("gpt-6-sol-max", "gpt-6-sol", "max"),
+        ("codex-auto-review", "codex-auto-review", "medium"),
+        ("GPT-4o", "gpt-5.5", "medium"),
+        ("quick", "gpt-5.5", "low"),
+        ("codex-5", DEFAULT, "low"),
+        ("codex-5-medium", DEFAULT, "medium"),
+        ("codev-5-high", DEFAULT, "high"),
+        ("codev-5.1-m", DEFAULT, "medium"),
+        ("codev-5.2-xh", DEFAULT, "xhigh"),
+        ("gpt-5.2-codev-l", DEFAULT, "low"),
+        ("gpt-5.2-codex-h", DEFAULT, "high"),
+        ("gpt-5.2-m", DEFAULT, "medium"),
+        ("gpt-5.2-local", DEFAULT, "low"),
+    ],
+)
+async def test_a_name_stands_for_a_model_and_an_effort(named: Bridge, name: str, model: str, effort: str) -> None:
+    named.says("ok")
+    answered = await named.http.post("/v1/responses", json={"model": name, "input": "hi"})
+    assert (answered.json()["model"], answered.json()["reasoning"]["effort"]) == (name, effort)
+    assert answered.headers["x-turnbridge-model"] == model
+    assert (named.seen()["model"], named.seen()["reasoning"]) == (model, {"effort": effort})
+
+
+async def test_an_effort_in_the_request_wins_over_one_in_the_name(bridge: Bridge) -> None:
+    bridge.says("ok")
+    await bridge.client.responses.create(model="gpt-5.5-high", input="hi", reasoning={"effort": "low"})
+    assert bridge.seen()["reasoning"] == {"effort": "low"}
+
+
+@pytest.mark.parametrize(("name", "near"), [("gpt-55", "gpt-5.5"), ("gpt-5.5-ultra", "gpt-5.5"), ("gpt4o", "gpt-4o")])
+async def test_an_unknown_name_is_a_404_that_offers_near_ones(named: Bridge, name: str, near: str) -> None:
+    named.says("ok")
+    answers = [
+        await named.http.get(f"/v1/models/{name}"),
+        await named.http.post("/v1/responses", json={"model": name, "input": "hi"}),
+        await named.http.post(
+            "/v1/chat/completions", json={"model": name, "messages": [{"role": "user", "content": "hi"}]}
+        ),
+    ]
+    error = {
+        "message": IsStr(regex=rf"The model `{name}` does not exist .* Did you mean .*`{near}`.*\?"),
+        "type": "invalid_request_error",
+        "param": "model",
+        "code": "model_not_found",
+    }
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(404, {"error": error})] * 3
+    assert named.model.requests == []
+
+
+async def test_a_name_that_is_like_no_other_is_a_404_with_all_names(named: Bridge) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        await named.client.models.retrieve("zzz")
+    assert caught.value.code == "model_not_found"
+    assert "Available: gpt-6.1-sol, " in caught.value.message
+    assert caught.value.message.count("reviewer") == 1
+
+
+async def test_an_alias_of_a_model_that_is_gone_spoils_nothing_else(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path, PROXY_MODEL_ALIASES="gone=gpt-4.1,kept=gpt-5.5") as bridge:
+        listed = await bridge.http.get("/v1/models")
+        assert listed.status_code == 200, listed.text
+        names = [model["id"] for model in listed.json()["data"]]
+        assert ("kept" in names, "gone" in names) == (True, False)
+
+
+async def test_an_alias_of_a_model_that_is_gone_is_not_offered_instead_of_itself(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path, PROXY_MODEL_ALIASES="gone=gpt-4.1") as bridge:
+        refused = await bridge.http.get("/v1/models/gone")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
+        assert "Did you mean `gone`" not in refused.json()["error"]["message"]

@@ -1,0 +1,130 @@
+"""Writes the generated parts of the documentation: `python -m tools.docs`.
+
+A generated part stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`. The words around it are written by
+hand and stay untouched.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer.core
+import typer.main
+
+from turnbridge.appserver.home import KEPT_CONFIG_KEYS
+from turnbridge.cli import app
+from turnbridge.settings import Settings
+from turnbridge.turn.errors import GatewayError
+from turnbridge.wire.codex import errors as codex_errors
+from turnbridge.wire.openai_errors import TABLE, status_of
+
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+# What OpenAI's SDKs try again by themselves, besides every status from 500 on.
+RETRIED = (408, 409, 429)
+
+_PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end: (?P=name) -->)", re.DOTALL)
+
+
+def regenerated(text: str) -> str:
+    """Return a page with each of its generated parts written anew."""
+    return _PART.sub(lambda part: f"{part[1]}\n{PARTS[part['name']]()}\n\n{part[3]}", text)
+
+
+def settings() -> str:
+    """Return every setting with its default and what it is for."""
+    fields = Settings.model_fields.values()
+    rows = [(f"`{field.alias}`", _default(field.default), field.description or "") for field in fields]
+    return _table(("name", "default", "what it is"), rows)
+
+
+def kept_config() -> str:
+    """Return the keys of the user's Codex configuration that are used."""
+    return ", ".join(f"`{key}`" for key in KEPT_CONFIG_KEYS) + "."
+
+
+def commands() -> str:
+    """Return every command with its options."""
+    program = typer.main.get_command(app)
+    if not isinstance(program, typer.core.TyperGroup):
+        raise TypeError("The program has commands.")
+    found = {"turnbridge": program, **{f"turnbridge {name}": command for name, command in program.commands.items()}}
+    return "\n\n".join(
+        f"## `{name}`\n\n{command.help}\n\n{_options(command.params)}" for name, command in found.items()
+    )
+
+
+def errors() -> str:
+    """Return every kind of error as a client sees it, by status."""
+    kinds = [kind for kind in TABLE if not any(other in TABLE for other in kind.__subclasses__() if kind.code is None)]
+    rows = [
+        (
+            str(TABLE[kind].status),
+            f"`{kind.code}`" if kind.code else "one of those below",
+            f"`{TABLE[kind].type}`",
+            (kind.__doc__ or "").splitlines()[0],
+            "yes" if _is_retried(TABLE[kind].status) else "no",
+        )
+        for kind in sorted(kinds, key=lambda kind: TABLE[kind].status)
+    ]
+    return _table(("status", "`code`", "`type`", "when", "SDKs try again"), rows)
+
+
+def provider_statuses() -> str:
+    """Return what a provider's HTTP status means to the client."""
+    return _meanings("provider's status", {str(status): make for status, make in codex_errors.BY_STATUS.items()})
+
+
+def codex_names() -> str:
+    """Return what each name that Codex has for a failure means to the client."""
+    return _meanings("`codexErrorInfo`", {f"`{name}`": make for name, make in codex_errors.BY_NAME.items()})
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "kept-config": kept_config,
+    "commands": commands,
+    "errors": errors,
+    "provider-statuses": provider_statuses,
+    "codex-names": codex_names,
+}
+
+
+def main() -> None:
+    """Bring every page up to date, and name those that were not."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (fresh := regenerated(text)) != text:
+            page.write_text(fresh, encoding="utf-8")
+            print(page.relative_to(ROOT))
+
+
+def _meanings(what: str, makers: dict[str, Callable[[str], GatewayError]]) -> str:
+    made = {name: make("") for name, make in makers.items()}
+    rows = [(name, str(status_of(error)), f"`{error.error_code}`") for name, error in made.items()]
+    return _table((what, "the client's status", "`code`"), rows)
+
+
+def _options(parameters: Iterable[object]) -> str:
+    options = [option for option in parameters if isinstance(option, typer.core.TyperOption)]
+    return _table(("option", "what it does"), [(f"`{', '.join(one.opts)}`", one.help or "") for one in options])
+
+
+def _default(value: object) -> str:
+    """Return a default in the words of the environment; nothing where the description tells it."""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`" if isinstance(value, str | int | float) else ""
+
+
+def _is_retried(status: int) -> bool:
+    return status in RETRIED or status >= 500
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
+
+
+if __name__ == "__main__":
+    main()
