@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,7 @@ async def start_worker(spec: CodexSpec) -> Worker:
     catalog = await _catalog(spec)
     catalog_file = spec.home / ("models-direct.json" if spec.direct_tools else "models-native.json")
     bare = bare_catalog(catalog, direct_tools=spec.direct_tools)
-    catalog_file.write_text(json.dumps(bare), encoding="utf-8")
+    _write_whole(catalog_file, json.dumps(bare))
     command = [*spec.command("app-server"), "-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
 
     process = await _spawn(spec, command)
@@ -99,6 +100,13 @@ async def start_worker(spec: CodexSpec) -> Worker:
         if isinstance(error, TimeoutError):
             raise BackendUnavailable("Codex did not finish its handshake in time.") from error
         raise
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Replace a file at once: Codex reads the catalogue again at every thread, also while another one starts."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False) as file:
+        file.write(text)
+    Path(file.name).replace(path)
 
 
 async def _shake_hands(

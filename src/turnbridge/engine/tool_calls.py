@@ -149,7 +149,7 @@ class OpenCalls:
             said = items[position:end]
             leg = self._leg_told_by(said)
             # A thought that stands elsewhere has been moved by the client, and is not said twice.
-            if leg is None or any(isinstance(item, Reasoning) and item in result for item in leg.items):
+            if leg is None or any(isinstance(item, Reasoning) and item in items[:position] for item in leg.items):
                 end = max(end, position + 1)
                 result += items[position:end]
             else:

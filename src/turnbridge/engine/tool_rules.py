@@ -104,7 +104,8 @@ class ToolRules:
         shown = calls if self._request.parallel_calls else calls[:1]
         presets = tuple(FunctionCallOutput(call_id=call.call_id, output=NOT_RUN_ALONE) for call in calls[len(shown) :])
         self.leg = Leg(items=tuple(self._said), shown=tuple(call.call_id for call in shown), presets=presets)
-        return [*rest, *shown, CallsAwaited(self._usage)], None
+        passed = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone) or event in shown]
+        return [*passed, CallsAwaited(self._usage)], None
 
     def _problem(self, call: FunctionCallDone) -> str | None:
         rule = self._strict.get(call.name)

@@ -249,7 +249,8 @@ class TurnRunner:
                 said += _texts(gated.events)
                 if gated.cut is not None:
                     break
-                yield [self._counted(event, request, said) for event in gated.events]
+                if gated.events:
+                    yield [self._counted(event, request, said) for event in gated.events]
             else:
                 return
         # Codex gives no count for a turn that was interrupted.

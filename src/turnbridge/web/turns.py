@@ -32,6 +32,8 @@ THREAD_HEADER = "x-turnbridge-thread"
 PATIENCE_WITH_WHOLE_ANSWERS = 2
 BLANK = b" "
 
+MOST_UNSENT_BATCHES = 64
+
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache, no-transform",
@@ -151,8 +153,7 @@ class TurnResponse:
         async with aclosing(self._events) as source:
             async for index, events in source:
                 self._writer.frames(index, events)
-                if _has_output(events):
-                    context.mark_first_output()
+                _mark_output(context, events)
                 if self._writer.failure is not None:
                     raise self._writer.failure.error
         body = msgspec.json.encode(self._writer.whole())
@@ -187,8 +188,7 @@ class TurnResponse:
 
     def _frames(self, context: RequestContext, batch: ChoiceBatch) -> bytes:
         index, events = batch
-        if _has_output(events):
-            context.mark_first_output()
+        _mark_output(context, events)
         frames = self._writer.frames(index, events)
         if isinstance(events[-1], Terminal) and events[-1].usage.estimated:
             return sse.comment(f"{USAGE_HEADER}: estimated") + frames
@@ -204,13 +204,14 @@ async def run_choices(
             async for batch in batches:
                 yield 0, batch
         return
-    arrived: asyncio.Queue[ChoiceBatch | None] = asyncio.Queue()
+    # Bounded, so that a client that does not read holds back its own turns and fills nothing.
+    arrived: asyncio.Queue[ChoiceBatch | None] = asyncio.Queue(MOST_UNSENT_BATCHES)
 
     async def run_one(index: int) -> None:
         async with aclosing(runner.run(request)) as batches:
             async for batch in batches:
-                arrived.put_nowait((index, batch))
-        arrived.put_nowait(None)
+                await arrived.put((index, batch))
+        await arrived.put(None)
 
     tasks = [asyncio.ensure_future(run_one(index)) for index in range(choices)]
     try:
@@ -240,6 +241,11 @@ async def _until_output(source: AsyncIterator[ChoiceBatch]) -> list[ChoiceBatch]
 def _has_output(events: Sequence[TurnEvent]) -> bool:
     """Tell whether something of it can be shown: an item that has merely begun cannot."""
     return any(not isinstance(event, MessageStarted | ReasoningStarted) for event in events)
+
+
+def _mark_output(context: RequestContext, events: Sequence[TurnEvent]) -> None:
+    if _has_output(events) and not isinstance(events[0], TurnFailed):
+        context.mark_first_output()
 
 
 def _refuse_if_failed(held: list[ChoiceBatch]) -> None:

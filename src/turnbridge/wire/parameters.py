@@ -1,5 +1,7 @@
 """Parameters that both APIs know: what they may be, and which of them nobody can meet."""
 
+from collections.abc import Mapping
+
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 
@@ -59,7 +61,7 @@ def carried_tier(tier: str | None) -> tuple[str | None, bool]:
     return CARRIED_TIERS.get(tier), tier in CARRIED_TIERS
 
 
-def check_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
+def check_metadata(metadata: Mapping[str, Json] | None) -> dict[str, str]:
     """Return the client's metadata within OpenAI's bounds."""
     if not metadata:
         return {}
@@ -69,7 +71,13 @@ def check_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
             code="object_above_max_properties",
             param="metadata",
         )
+    checked: dict[str, str] = {}
     for key, value in metadata.items():
+        if not isinstance(value, str):
+            raise InvalidRequest(
+                f"Invalid type for 'metadata.{key}': expected a string.", code="invalid_type", param=f"metadata.{key}"
+            )
+        checked[key] = value
         if len(key) > METADATA_KEY_LENGTH or len(value) > METADATA_VALUE_LENGTH:
             raise InvalidRequest(
                 f"Invalid 'metadata.{key[:METADATA_KEY_LENGTH]}': a key has at most {METADATA_KEY_LENGTH} characters, "
@@ -77,7 +85,7 @@ def check_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
                 code="string_above_max_length",
                 param="metadata",
             )
-    return metadata
+    return checked
 
 
 def carried_metadata(metadata: dict[str, str], **identity: str | None) -> dict[str, str]:

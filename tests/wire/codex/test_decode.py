@@ -193,3 +193,20 @@ def test_a_history_that_codex_shortens_by_itself_is_too_long() -> None:
 def test_a_client_may_allow_codex_to_shorten_the_history() -> None:
     decoder = TurnDecoder(allow_truncation=True)
     assert decoded(begun("contextCompaction", "item_1"), COMPLETED, decoder=decoder) == [ev.TurnCompleted(ev.Usage())]
+
+
+def test_a_provider_that_cannot_be_reached_is_not_waited_for() -> None:
+    decoder = TurnDecoder()
+    decoder.feed(schema.TurnStarted("t", schema.TurnRef("u", "inProgress")))
+    waiting = schema.ErrorReported(
+        "t",
+        "u",
+        schema.TurnError("Reconnecting... waiting for network", additional_details="Connection failed: no"),
+        True,
+    )
+    assert decoder.feed(waiting) == []
+    (failed,) = decoder.feed(waiting)
+    assert isinstance(failed, ev.TurnFailed)
+    assert told(failed.error) == Told(
+        errors.UpstreamFailed, "Codex cannot reach the provider: Connection failed: no", "upstream_error"
+    )

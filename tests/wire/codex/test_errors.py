@@ -30,6 +30,7 @@ QUOTA = Told(errors.QuotaExhausted, "It broke.", "insufficient_quota")
 POLICY = Told(errors.PolicyRefusal, "It broke.", "content_policy_violation")
 TOO_LONG = Told(errors.ContextTooLong, f"{CONTEXT_WORDS} It broke.", "context_length_exceeded", "input")
 LOGGED_OUT = Told(errors.LoginRequired, LOGIN, "codex_login_required")
+REFUSED_PROMPT = Told(errors.InvalidRequest, "It broke.", "invalid_prompt")
 BAD_REQUEST = Told(errors.InvalidRequest, "It broke.", "upstream_bad_request")
 
 
@@ -75,7 +76,7 @@ def test_every_name_that_the_binary_may_give_an_error_is_in_the_table(protocol: 
         ({"httpConnectionFailed": {"httpStatusCode": 413}}, TOO_LONG),
         ({"httpConnectionFailed": {"httpStatusCode": 503}}, OVERLOADED),
         ({"httpConnectionFailed": {"httpStatusCode": 418}}, FAILED),
-        ("other", FAILED),
+        ("other", REFUSED_PROMPT),
         (None, FAILED),
         ("notYetInvented", FAILED),
         ({"notYetInvented": {"httpStatusCode": 429}}, LIMITED),
@@ -126,8 +127,10 @@ def test_a_body_of_a_server_that_is_not_openais_is_a_bad_request_too(body: Json)
     assert (kind, message) == (errors.InvalidRequest, "No.")
 
 
-@pytest.mark.parametrize("message", ["stream disconnected before completion: It broke.", "", "[1]", "7", '"a"'])
-def test_any_other_message_is_a_failure_of_the_provider(message: str) -> None:
+@pytest.mark.parametrize(
+    "message", ["stream disconnected before completion: It broke.", "", "Incomplete response returned, reason: boredom"]
+)
+def test_a_message_that_is_not_about_the_prompt_is_a_failure_of_the_provider(message: str) -> None:
     assert failure("other", message) == Told(errors.UpstreamFailed, message, "upstream_error")
 
 

@@ -61,7 +61,7 @@ class ChatRequest(msgspec.Struct):
     reasoning: Reasoning | None = None
     verbosity: str | None = None
     service_tier: str | None = None
-    metadata: dict[str, str] | None = None
+    metadata: JsonObject | None = None
     user: str | None = None
     safety_identifier: str | None = None
     store: bool | None = None

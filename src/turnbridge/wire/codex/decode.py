@@ -15,11 +15,14 @@ from turnbridge.turn import errors
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import ImagePart, Json, JsonObject, Part
 from turnbridge.wire.codex import schema
-from turnbridge.wire.codex.errors import CONTEXT_WORDS, gateway_error, incomplete_reason
+from turnbridge.wire.codex.errors import CONTEXT_WORDS, UNREACHABLE, gateway_error, incomplete_reason
 from turnbridge.wire.codex.tools import ToolNames
 
 # Items that show Codex acting by itself. The recipe switches all of them off; if one comes, the recipe has failed.
 HOST_ACTIONS = frozenset({"commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "imageView"})
+
+# Codex tries at once, after 5 seconds, after 10 more, and so on without an end; the client should not wait with it.
+MOST_CONNECTION_ATTEMPTS = 2
 
 _raw_item = msgspec.json.Decoder(schema.RawItem)
 
@@ -57,6 +60,7 @@ class TurnDecoder:
         self._messages: dict[str, _OpenMessage] = {}
         self._thoughts: dict[str, _OpenReasoning] = {}
         self._usage = ev.Usage()
+        self._unreachable = 0
         self.turn_id: str | None = None
         self.ended = False
 
@@ -233,8 +237,12 @@ class TurnDecoder:
         """
         if not note.will_retry:
             return []
+        reason = note.error.additional_details or note.error.message
+        self._unreachable += reason.startswith(UNREACHABLE)
+        if self._unreachable >= MOST_CONNECTION_ATTEMPTS:
+            return self._fail(errors.UpstreamFailed(f"Codex cannot reach the provider: {reason}"))
         if any(message.pieces for message in self._messages.values()):
-            return self._fail(errors.UpstreamFailed(note.error.additional_details or note.error.message))
+            return self._fail(errors.UpstreamFailed(reason))
         self._messages.clear()
         return [self._thought_done(item_id, encrypted=None) for item_id in list(self._thoughts)]
 

@@ -17,6 +17,13 @@ DEFAULT_RETRY_AFTER_S = 5.0
 # Several clients recognise an overflow only by these words.
 CONTEXT_WORDS = "The input exceeds this model's maximum context length."
 
+# How Codex tells that the provider's answer broke off.
+BROKEN_STREAM = "stream disconnected"
+# How Codex tells that the provider cut the answer off.
+INCOMPLETE = "Incomplete response returned"
+# How Codex tells that it cannot even reach the provider; it then waits for the network for as long as it takes.
+UNREACHABLE = "Connection failed"
+
 LOGIN_HELP = "Run `codex login` as the user who runs Turnbridge, then try again."
 
 _TRY_AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)? ?(?:ms|s|m|h) ?)+)", re.IGNORECASE)
@@ -88,7 +95,9 @@ BY_STATUS: dict[int, Make] = {
     401: _login_required,
     403: _login_required,
     404: lambda message: errors.InvalidRequest(message, code="upstream_not_found"),
+    409: _bad_request,
     413: _context_too_long,
+    422: _bad_request,
     429: _rate_limited,
     503: _overloaded,
 }
@@ -101,12 +110,12 @@ def gateway_error(error: TurnError) -> GatewayError:
         return BY_STATUS[status](error.message)
     if name in BY_NAME:
         return BY_NAME[name](error.message)
-    return _from_message(error.message)
+    return _from_message(error.message, is_other=name == "other")
 
 
 def incomplete_reason(error: TurnError) -> IncompleteReason | None:
     """Return why the provider cut the answer off, if that is what the error says."""
-    _, _, reason = error.message.partition("Incomplete response returned, reason: ")
+    _, _, reason = error.message.partition(f"{INCOMPLETE}, reason: ")
     match reason.strip():
         case "max_output_tokens":
             return "max_output_tokens"
@@ -136,12 +145,15 @@ def _name_and_status(info: msgspec.Raw) -> tuple[str | None, int | None]:
     return None, None
 
 
-def _from_message(message: str) -> GatewayError:
-    """Judge an error that Codex calls `other`: a 400 arrives as the provider's JSON body."""
+def _from_message(message: str, *, is_other: bool) -> GatewayError:
+    """Judge an error by its message: a 400 arrives as the provider's JSON body, under the name `other`."""
     try:
         body = msgspec.json.decode(message, type=UpstreamBody)
     except msgspec.MsgspecError:
-        return errors.UpstreamFailed(message)
+        if not is_other or not message or message.startswith((BROKEN_STREAM, INCOMPLETE)):
+            return errors.UpstreamFailed(message)
+        # A plain sentence is the provider's own, about the prompt; the same one would only be refused again.
+        return errors.InvalidRequest(message, code="invalid_prompt")
     if body.error is None or isinstance(body.error, str):
         return _bad_request(body.error or body.detail or message)
     if body.error.code == errors.ContextTooLong.code:

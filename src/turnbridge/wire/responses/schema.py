@@ -32,7 +32,7 @@ class ResponsesRequest(msgspec.Struct):
     include: list[str] | None = None
     max_output_tokens: int | None = None
     stop: str | list[str] | None = None
-    metadata: dict[str, str] | None = None
+    metadata: JsonObject | None = None
     user: str | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None

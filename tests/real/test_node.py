@@ -1,0 +1,124 @@
+"""The official OpenAI SDK for node, through the whole gateway and the real Codex."""
+
+import asyncio
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.gateway import API_KEY, Bridge
+from turnbridge.demo.replies import Json, JsonObject, Reply, Wait, answer, error_reply, message
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+FOLDER = Path(__file__).parents[1] / "node"
+
+PATIENCE_S = 30
+"""Far longer than all of the script's scenarios take."""
+
+COLOUR: JsonObject = {"name": "red", "rgb": [255, 0, 0]}
+
+
+def respond(request: JsonObject) -> Reply:
+    """Do what the words in the request stand for."""
+    match request["input"]:
+        case [{"content": [{"text": "hello"}]}]:
+            return answer(message("hello", pieces=["hel", "lo"]))
+        case [{"content": [{"text": "colour"}]}]:
+            return answer(message(json.dumps(COLOUR)))
+        case [{"content": [{"text": "too fast"}]}]:
+            return error_reply(429, "Too fast.")
+        case [{"content": [{"text": "endless"}]}]:
+            return answer(message("begun", pieces=["begun", Wait(gate=asyncio.Event())]))
+        case other:
+            return error_reply(400, f"The script has no reply to {other}.")
+
+
+@pytest.fixture(scope="module")
+async def results(bridge: Bridge) -> JsonObject:
+    """Return what each scenario of the script reported."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("There is no node on this machine.")
+    if not (FOLDER / "node_modules" / "openai").is_dir():
+        pytest.skip("The openai package for node is not installed: run `make node`.")
+    bridge.script()
+    bridge.model.respond = respond
+    before = bridge.model.dropped
+    async with asyncio.timeout(PATIENCE_S):
+        script = await asyncio.create_subprocess_exec(
+            node,
+            "client.mjs",
+            cwd=FOLDER,
+            env={**os.environ, "OPENAI_BASE_URL": f"{bridge.url}/v1", "OPENAI_API_KEY": API_KEY},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            printed, complaints = await script.communicate()
+        finally:
+            if script.returncode is None:
+                script.kill()
+                await script.wait()
+        assert (script.returncode, complaints) == (0, b"")
+        # Both aborts have reached the model.
+        await bridge.model.until(lambda model: model.dropped == before + 2)
+    reported: JsonObject = json.loads(printed)
+    return reported
+
+
+RATE_LIMITED: JsonObject = {
+    "class": "RateLimitError",
+    "status": 429,
+    "code": "rate_limit_exceeded",
+    "param": None,
+    "type": "rate_limit_error",
+    "retryAfter": "5",
+}
+
+EXPECTED: dict[str, Json] = {
+    "chat": {"text": "hello", "finish": "stop", "total": 15},
+    "chatStream": {"pieces": ["hel", "lo"], "text": "hello", "total": 15},
+    "responses": {"text": "hello", "status": "completed", "total": 15},
+    "responsesStream": {
+        "types": [
+            *("created", "in_progress", "output_item.added", "content_part.added"),
+            *("output_text.delta", "output_text.delta", "output_text.done"),
+            *("content_part.done", "output_item.done", "completed"),
+        ],
+        "text": "hello",
+    },
+    "chatParse": COLOUR,
+    "responsesParse": COLOUR,
+    "rateLimited": RATE_LIMITED,
+    "rateLimitedStream": RATE_LIMITED,
+    "unknownModel": {
+        "class": "NotFoundError",
+        "status": 404,
+        "code": "model_not_found",
+        "param": "model",
+        "type": "invalid_request_error",
+        "retryAfter": None,
+    },
+    "wrongKey": {
+        "class": "AuthenticationError",
+        "status": 401,
+        "code": "invalid_api_key",
+        "param": None,
+        "type": "invalid_request_error",
+        "retryAfter": None,
+    },
+    "abortChat": "begun",
+    "abortResponses": "begun",
+}
+
+
+@pytest.mark.parametrize("scenario", EXPECTED)
+async def test_the_node_sdk_gets_what_it_should(results: JsonObject, scenario: str) -> None:
+    assert results[scenario] == EXPECTED[scenario]
+
+
+async def test_every_scenario_is_judged(results: JsonObject) -> None:
+    assert results.keys() == EXPECTED.keys()
