@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,13 +15,15 @@ from starlette.types import ASGIApp
 
 from turnbridge import __version__
 from turnbridge.appserver.backend import CodexBackend
+from turnbridge.appserver.files import write_private
 from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
 from turnbridge.appserver.pool import Bounds, Pool
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
 from turnbridge.engine.admission import Admission, AdmissionRules
 from turnbridge.engine.ports import Backend, MediaLoader
+from turnbridge.engine.timing import Patience, Watch
 from turnbridge.engine.tool_calls import OpenCalls
-from turnbridge.engine.turns import Patience, TurnRunner
+from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
@@ -49,13 +50,13 @@ class Gateway:
     calls: OpenCalls
     warm: WarmThreads
     admission: Admission
-    runner: TurnRunner
+    watch: Watch
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, wait for the turns that run, and end the rest with an error."""
         self.admission.close()
         if not await self.admission.drained(within_s):
-            self.runner.stop(BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
+            self.watch.stop(BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
             await self.admission.drained(STOP_GRACE_S)
 
 
@@ -108,8 +109,8 @@ def assemble(
     api_key: str,
 ) -> Gateway:
     """Join the parts."""
-    patience = Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
-    runner = TurnRunner(backend, media, OpenAITokenizer(), calls, warm, patience)
+    watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
+    runner = TurnRunner(backend, media, OpenAITokenizer(), calls, warm, watch)
     admission = Admission(
         AdmissionRules(
             turns=settings.max_turns,
@@ -148,7 +149,7 @@ def assemble(
         rates=rates,
         body_limit_bytes=rules.body_limit_bytes,
     )
-    return Gateway(app=app, pool=pool, calls=calls, warm=warm, admission=admission, runner=runner)
+    return Gateway(app=app, pool=pool, calls=calls, warm=warm, admission=admission, watch=watch)
 
 
 def worker_pool(spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False) -> Pool:
@@ -218,13 +219,12 @@ def login_help(settings: Settings, spec: CodexSpec) -> str:
 def stored_key(data_dir: Path) -> str:
     """Return the key of this installation, made at the first start and readable by its user only."""
     path = data_dir / KEY_FILE
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        if kept := path.read_text(encoding="utf-8").strip():
+            return kept
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = f"sk-turnbridge-{secrets.token_urlsafe(24)}"
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(f"{key}\n")
+    write_private(path, f"{key}\n")
     return key
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import limits
 import platformdirs
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -160,9 +160,16 @@ class Settings(BaseSettings):
     metrics_token: str | None = Field(
         None, alias="PROXY_METRICS_TOKEN", description="Lets `/metrics` be read from elsewhere, as a bearer token."
     )
-    log_level: str = Field(
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         "info", alias="PROXY_LOG_LEVEL", description="`debug`, `info`, `warning`, `error` or `critical`."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_texts(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value != ""}
 
     @field_validator("model_aliases", mode="before")
     @classmethod
@@ -225,6 +232,8 @@ class Settings(BaseSettings):
 def load_settings(**chosen: object) -> Settings:
     """Return the settings; what is chosen here, by its name, wins over the environment and the file."""
     given = {name: value for name, value in chosen.items() if value is not None}
+    if os.environ.get(CONFIG_VARIABLE) and not config_file(os.environ).is_file():
+        raise ValueError(f"{CONFIG_VARIABLE}: there is no file {config_file(os.environ)}.")
     try:
         return Settings(**given)  # type: ignore[arg-type]  # pydantic itself checks them
     except tomllib.TOMLDecodeError as error:

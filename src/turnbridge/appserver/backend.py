@@ -175,7 +175,6 @@ class CodexConversation:
             try:
                 notes = await self._inbox.batch()
             except GatewayError as error:
-                self._started = None
                 yield self._decoder.close(error)
                 return
             events: list[TurnEvent] = []

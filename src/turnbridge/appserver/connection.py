@@ -108,7 +108,13 @@ class Connection:
         except CallRefused as refused:
             log.warning("codex_call_refused", method=method, reason=refused.message)
             raise
-        return msgspec.json.decode(raw, type=result)
+        try:
+            return msgspec.json.decode(raw, type=result)
+        except msgspec.MsgspecError as error:
+            log.error("codex_answer_broken", method=method, error=str(error))
+            raise InternalFault(
+                f"Codex answered `{method}` in a way that this version of Turnbridge cannot read."
+            ) from error
 
     def send(self, method: str, params: Json) -> asyncio.Future[msgspec.Raw]:
         """Ask Codex; return its answer to come."""
@@ -206,7 +212,12 @@ class Connection:
 
     def _ask_client(self, request_id: jsonrpc.RequestId, params: msgspec.Raw) -> None:
         """Hand a call of a client's function to whoever runs the turn; it is answered when the client has done so."""
-        asked = msgspec.structs.replace(_tool_call.decode(params), request_id=request_id)
+        try:
+            asked = msgspec.structs.replace(_tool_call.decode(params), request_id=request_id)
+        except msgspec.MsgspecError as error:
+            log.error("codex_tool_call_broken", error=str(error))
+            self._decline(request_id, "item/tool/call")
+            return
         if asked.thread_id in self._inboxes:
             self._inboxes[asked.thread_id].put(asked)
         else:

@@ -6,12 +6,12 @@ itself when it refreshes the login through the link.
 """
 
 import contextlib
-import os
 import tomllib
 from pathlib import Path
 
 import tomli_w
 
+from turnbridge.appserver.files import write_private
 from turnbridge.turn.errors import BackendUnavailable
 
 # What of the user's config.toml concerns models, providers and login.
@@ -40,7 +40,7 @@ LOG_DATABASE_LIMIT = 64 * 1024 * 1024
 def prepare_home(home: Path, user_home: Path) -> None:
     """Create or refresh the gateway's home from the user's."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_private(home / "config.toml", tomli_w.dumps(_kept_config(user_home / "config.toml")))
+    write_private(home / "config.toml", tomli_w.dumps(_kept_config(user_home / "config.toml")))
     for name in LINKED_FILES:
         _link(home / name, user_home / name)
     _tidy(home)
@@ -69,13 +69,6 @@ def _kept_config(path: Path) -> dict[str, object]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BackendUnavailable(f"The Codex configuration {path} is not valid TOML: {error}") from error
     return {key: config[key] for key in KEPT_CONFIG_KEYS if key in config}
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file that only we can read: a provider's table may hold its key."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def _link(link: Path, target: Path) -> None:

@@ -162,14 +162,15 @@ class Pool:
         await asyncio.sleep(self._backoff())
         try:
             worker = await self._start()
-        except GatewayError as error:
-            log.error("codex_start_failed", reason=error.message)
+        except (GatewayError, OSError) as error:
+            log.error("codex_start_failed", reason=str(error))
             self._crashes.append(_now())
-            self._problem = error.message
+            self._problem = f"Codex could not be started: {error}"
             return
         log.info("codex_ready", pid=worker.process.pid, models=len(worker.models))
         worker.process.exited.add_done_callback(lambda _: self._ended(worker))
         if worker.process.exited.done():
+            self._crashes.append(_now())
             return
         if len(self._serving) < self._count:
             self._serving.append(worker)
@@ -182,6 +183,7 @@ class Pool:
         self._check.set()
         if worker is self._reserve:
             self._reserve = None
+            self._crashes.append(_now())
         if worker not in self._serving:
             return
         self._serving.remove(worker)

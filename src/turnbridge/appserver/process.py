@@ -12,6 +12,8 @@ from typing import cast
 EXIT_GRACE_S = 2.0
 # What remains after SIGTERM is not going to tidy up any more.
 TERMINATE_GRACE_S = 1.0
+# How long the pipes of a child that is gone may still bring something.
+DRAIN_S = 0.5
 # Enough of stderr to say why a process died.
 KEPT_STDERR_CHUNKS = 20
 KEPT_STDERR_CHARS = 500
@@ -35,9 +37,18 @@ class _Pipes(asyncio.SubprocessProtocol):
         else:
             self.stderr.append(data)
 
+    def process_exited(self) -> None:
+        # A grandchild may hold the pipes open for ever; what is still in them gets a moment.
+        asyncio.get_running_loop().call_later(DRAIN_S, self.end)
+
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        self.exited.set_result(None)
+        self.end()
+
+    def end(self) -> None:
+        """Take note that nothing more will come."""
+        if not self.exited.done():
+            self.exited.set_result(None)
 
 
 class AppServerProcess:
@@ -106,7 +117,11 @@ class AppServerProcess:
         for grace, harder in ((EXIT_GRACE_S, self._transport.terminate), (TERMINATE_GRACE_S, self._transport.kill)):
             if await self._gone_within(grace):
                 return
-            harder()
+            try:
+                harder()
+            except ProcessLookupError:
+                # It is gone already; only its pipes are held open, by a child of its own.
+                self._pipes.end()
         await asyncio.shield(self._pipes.exited)
 
     async def _gone_within(self, seconds: float) -> bool:

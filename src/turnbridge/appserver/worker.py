@@ -3,14 +3,15 @@
 import asyncio
 import contextlib
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import structlog
 
-from turnbridge.appserver.connection import Connection
+from turnbridge.appserver.connection import CallRefused, Connection
+from turnbridge.appserver.files import write_private
 from turnbridge.appserver.home import login_state
 from turnbridge.appserver.process import AppServerProcess
 from turnbridge.turn.errors import BackendUnavailable
@@ -18,6 +19,8 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.encode import bare_catalog, initialize_params
+
+log = structlog.get_logger(__name__)
 
 # `codex debug models` may ask the provider for the account's models; without a network the bundled ones must do.
 CATALOG_TIMEOUT_S = 10.0
@@ -83,7 +86,8 @@ async def start_worker(spec: CodexSpec) -> Worker:
     catalog = await _catalog(spec)
     catalog_file = spec.home / ("models-direct.json" if spec.direct_tools else "models-native.json")
     bare = bare_catalog(catalog, direct_tools=spec.direct_tools)
-    _write_whole(catalog_file, json.dumps(bare))
+    # Codex reads it again at every thread, also while another app-server starts.
+    write_private(catalog_file, json.dumps(bare))
     command = [*spec.command("app-server"), "-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
 
     process = await _spawn(spec, command)
@@ -97,16 +101,10 @@ async def start_worker(spec: CodexSpec) -> Worker:
             return await _shake_hands(spec, process, connection, catalog, login)
     except BaseException as error:
         await process.stop()
+        log.warning("codex_handshake_failed", last_words=process.last_words())
         if isinstance(error, TimeoutError):
             raise BackendUnavailable("Codex did not finish its handshake in time.") from error
         raise
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Replace a file at once: Codex reads the catalogue again at every thread, also while another one starts."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(text)
-    Path(file.name).replace(path)
 
 
 async def _shake_hands(
@@ -118,8 +116,8 @@ async def _shake_hands(
 ) -> Worker:
     await connection.call("initialize", initialize_params(spec.version), dict[str, msgspec.Raw])
     connection.tell("initialized")
-    account, listed, config = await asyncio.gather(
-        connection.call("account/read", {}, schema.AccountReadResult),
+    login_missing, listed, config = await asyncio.gather(
+        _login_missing(connection),
         connection.call("model/list", {"includeHidden": True, "limit": MODEL_PAGE}, schema.ModelListResult),
         connection.call("config/read", {}, schema.ConfigReadResult),
     )
@@ -128,10 +126,19 @@ async def _shake_hands(
         connection=connection,
         models=_models(listed.data, catalog, config.config.model_reasoning_effort),
         default_model=config.config.model,
-        login_missing=account.requires_openai_auth and account.account is None,
+        login_missing=login_missing,
         login=login,
         started_at=asyncio.get_running_loop().time(),
     )
+
+
+async def _login_missing(connection: Connection) -> bool:
+    try:
+        account = await connection.call("account/read", {}, schema.AccountReadResult)
+    except CallRefused:
+        # Codex has a login file, and can make nothing of it.
+        return True
+    return account.requires_openai_auth and account.account is None
 
 
 async def _spawn(spec: CodexSpec, command: list[str]) -> AppServerProcess:
@@ -152,10 +159,12 @@ async def _read_catalog(spec: CodexSpec, command: list[str]) -> JsonObject:
     printed = bytearray()
     process = await _spawn(spec, command)
     process.receive_by(printed.extend)
-    done, _ = await asyncio.wait([process.exited], timeout=CATALOG_TIMEOUT_S)
-    if not done:
-        await process.stop()
-        raise BackendUnavailable("`codex debug models` did not end in time.")
+    try:
+        done, _ = await asyncio.wait([process.exited], timeout=CATALOG_TIMEOUT_S)
+        if not done:
+            raise BackendUnavailable("`codex debug models` did not end in time.")
+    finally:
+        await asyncio.shield(process.stop())
     try:
         catalog: JsonObject = msgspec.json.decode(printed, type=dict)
     except msgspec.MsgspecError as error:

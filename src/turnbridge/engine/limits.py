@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from turnbridge.engine.ports import Tokenizer
-from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnEvent
+from turnbridge.turn.events import MessageDone, MessageStarted, Terminal, TextDelta, TurnEvent
 
 # Narration is not part of the answer, so a stop sequence in it stops nothing.
 NARRATION = "commentary"
@@ -26,6 +26,7 @@ class OutputLimit:
         self._stop = stop
         self._budget = _TokenBudget(max_tokens, tokenizer) if max_tokens is not None else None
         self._held = ""
+        self._item_id = ""
         self._narrating = False
 
     def feed(self, events: Sequence[TurnEvent]) -> Gated:
@@ -42,15 +43,16 @@ class OutputLimit:
 
     def _one(self, event: TurnEvent) -> Gated:
         if isinstance(event, MessageStarted):
+            self._item_id = event.item_id
             self._narrating = event.phase == NARRATION
             if self._budget is not None:
                 self._budget.next_message()
             return Gated([event])
         if isinstance(event, TextDelta):
             return self._text(event)
-        if isinstance(event, MessageDone) and self._held:
+        if isinstance(event, MessageDone | Terminal) and self._held:
             held, self._held = self._held, ""
-            passed = self._spend(event.item_id, held)
+            passed = self._spend(self._item_id, held)
             return passed if passed.cut else Gated([*passed.events, event])
         return Gated([event])
 
@@ -58,9 +60,10 @@ class OutputLimit:
         if not self._stop or self._narrating:
             return self._spend(delta.item_id, delta.text)
         text = self._held + delta.text
-        places = [place for place in (text.find(stop) for stop in self._stop) if place >= 0]
-        if places:
-            passed = self._spend(delta.item_id, text[: min(places)])
+        # The one that is complete first, as if the text had come character by character.
+        found = [(place + len(stop), place) for stop in self._stop if (place := text.find(stop)) >= 0]
+        if found:
+            passed = self._spend(delta.item_id, text[: min(found)[1]])
             return Gated(passed.events, passed.cut or "stop")
         keep = max(_overlap(text, stop) for stop in self._stop)
         self._held = text[len(text) - keep :]

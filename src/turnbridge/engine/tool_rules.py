@@ -20,6 +20,7 @@ from turnbridge.turn.events import (
     TurnCompleted,
     TurnEvent,
     TurnFailed,
+    TurnIncomplete,
     Usage,
     WebSearchDone,
 )
@@ -63,6 +64,11 @@ class ToolRules:
         """Whether the gateway itself said something to the model that no client's history will tell."""
 
     @property
+    def spent(self) -> Usage:
+        """Return the tokens of the legs and attempts that are over."""
+        return self._usage
+
+    @property
     def said(self) -> tuple[Item, ...]:
         """Return what the model has said so far, as the items that a later turn sees of it."""
         return tuple(self._said)
@@ -93,6 +99,8 @@ class ToolRules:
             if self._request.must_call and not self._searched:
                 return self._remind(batch[:-1])
             return [*batch[:-1], replace(ending, usage=self._usage)], None
+        if isinstance(ending, TurnIncomplete | TurnFailed) and not ending.usage.estimated:
+            return [*batch[:-1], replace(ending, usage=self._usage + ending.usage)], None
         return batch, None
 
     def _judge_calls(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:

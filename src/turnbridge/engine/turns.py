@@ -11,13 +11,14 @@ from typing import Literal, TypeAlias, TypeGuard
 from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import NARRATION, OutputLimit
 from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
+from turnbridge.engine.timing import TimedConversation, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
 from turnbridge.engine.warm_threads import WarmThreads
-from turnbridge.turn.errors import BackendUnavailable, GatewayError, OutputRejected, TurnTimeout
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, OutputRejected
 from turnbridge.turn.events import (
     CallsAwaited,
-    MessageDone,
+    MessageStarted,
     ReasoningDelta,
     SummaryDelta,
     Terminal,
@@ -37,14 +38,6 @@ SUMMARY_PARAM = "reasoning.summary"
 Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a turn may be silent, and how long it may take."""
-
-    silence_s: float
-    whole_s: float
-
-
 @dataclass(slots=True)
 class Served:
     """How a turn was served: in a turn that waited, a thread that went on, or a thread of its own."""
@@ -62,23 +55,15 @@ class TurnRunner:
         tokenizer: Tokenizer,
         calls: OpenCalls,
         warm: WarmThreads,
-        patience: Patience,
+        watch: Watch,
     ) -> None:
         self._backend = backend
         self._media = media
         self._tokenizer = tokenizer
         self._calls = calls
         self._warm = warm
-        self._patience = patience
+        self._watch = watch
         self._without_summary: set[str] = set()
-        self._waits: set[asyncio.Timeout] = set()
-        self._stopped: GatewayError | None = None
-
-    def stop(self, error: GatewayError) -> None:
-        """End every turn that runs, now, with this error."""
-        self._stopped = error
-        for wait in self._waits:
-            wait.reschedule(asyncio.get_running_loop().time())
 
     async def run(self, request: TurnRequest, served: Served | None = None) -> Batches:
         """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one.
@@ -92,7 +77,7 @@ class TurnRunner:
                 ready = replace(ready, summary=None)
             # As long as nothing has been told, a turn may begin again.
             for attempt in itertools.count(1):
-                async with aclosing(self._timed(await self._begin(ready, served))) as batches:
+                async with aclosing(await self._begin(ready, served)) as batches:
                     first = await anext(batches)
                     if (again := await self._again(ready, first, attempt)) is not None:
                         ready = again
@@ -104,37 +89,19 @@ class TurnRunner:
         except GatewayError as error:
             yield [TurnFailed(error)]
 
-    async def _timed(self, source: Batches) -> Batches:
-        """Yield what comes in time; a turn that is silent for too long, or goes on for too long, ends as failed."""
-        end = asyncio.get_running_loop().time() + self._patience.whole_s
-        async with aclosing(source) as batches:
-            while True:
-                silence = asyncio.get_running_loop().time() + self._patience.silence_s
-                wait = asyncio.timeout_at(min(silence, end))
-                self._waits.add(wait)
-                try:
-                    async with wait:
-                        batch = await anext(batches, None)
-                except TimeoutError:
-                    yield [TurnFailed(self._stopped or _too_late(self._patience, silent=silence < end))]
-                    return
-                finally:
-                    self._waits.discard(wait)
-                if batch is None:
-                    return
-                yield batch
-
     async def _begin(self, request: TurnRequest, served: Served) -> Batches:
         """Return the answer to come: of the turn or thread that this request continues, or of one that replays it."""
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
-            return self._serve(claim.conversation, request, claim.conversation.resume(claim.outputs))
+            parked = self._watch.over(claim.conversation)
+            return self._serve(parked, request, parked.resume(claim.outputs))
         if (warm := self._warm.take(request)) is not None:
             served.thread = "warm"
-            return self._serve(warm.conversation, request, warm.conversation.run(warm.rest, request))
+            kept = self._watch.over(warm.conversation)
+            return self._serve(kept, request, kept.run(warm.rest, request))
         history = self._calls.restored(request.items)
         served.thread = "replayed" if any(map(_is_models, history)) else "fresh"
-        conversation = await self._backend.open(replace(request, items=history))
+        conversation = self._watch.over(await self._backend.open(replace(request, items=history)))
         return self._serve(conversation, request, conversation.run())
 
     async def _again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> TurnRequest | None:
@@ -151,7 +118,7 @@ class TurnRunner:
             return replace(request, summary=None)
         return request if await self._backend.serves_otherwise(request, failed.error) else None
 
-    async def _serve(self, conversation: Conversation, request: TurnRequest, source: Batches) -> Batches:
+    async def _serve(self, conversation: TimedConversation, request: TurnRequest, source: Batches) -> Batches:
         """Yield an answer; its conversation is then parked if it waits for the client, else given up."""
         rules = ToolRules(conversation, request)
         kept = False
@@ -159,7 +126,7 @@ class TurnRunner:
             async with aclosing(self._checked(conversation, request, rules, source)) as batches:
                 async for batch in batches:
                     # Before the client hears the end: its next request may come at once.
-                    kept = self._keep(conversation, request, rules, batch[-1])
+                    kept = self._keep(conversation.inner, request, rules, batch[-1])
                     yield batch
         finally:
             if not kept:
@@ -215,7 +182,7 @@ class TurnRunner:
         """
         rule = _rule(request)
         answer = _Answer()
-        async with aclosing(self._limited(rules.apply(source), request)) as batches:
+        async with aclosing(self._limited(conversation, rules, source, request)) as batches:
             async for batch in batches:
                 answer.add(batch)
                 if rule is None:
@@ -232,36 +199,39 @@ class TurnRunner:
         correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
         rules.intervened = True
         repaired = _Answer()
-        async with aclosing(self._limited(rules.apply(conversation.run([correction])), request)) as batches:
+        async with aclosing(self._limited(conversation, rules, conversation.run([correction]), request)) as batches:
             async for batch in batches:
                 repaired.add(batch)
         problem = repaired.problem(rule)
         usage = repaired.usage
         yield repaired.events if problem is None else [*repaired.events[:-1], _rejected(problem, usage)]
 
-    async def _limited(self, source: Batches, request: TurnRequest) -> Batches:
+    async def _limited(
+        self, conversation: Conversation, rules: ToolRules, source: Batches, request: TurnRequest
+    ) -> Batches:
         """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there."""
         limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer)
         said: list[str] = []
-        async with aclosing(source) as batches:
+        async with aclosing(rules.apply(source)) as batches:
             async for batch in batches:
                 gated = limit.feed(batch)
                 said += _texts(gated.events)
                 if gated.cut is not None:
                     break
                 if gated.events:
-                    yield [self._counted(event, request, said) for event in gated.events]
+                    yield [self._counted(event, request, said, rules.spent) for event in gated.events]
             else:
                 return
+        conversation.close()
         # Codex gives no count for a turn that was interrupted.
-        usage = self._estimate(request, said)
+        usage = rules.spent + self._estimate(request, said)
         ending = TurnCompleted(usage) if gated.cut == "stop" else TurnIncomplete("max_output_tokens", usage)
         yield [*gated.events, ending]
 
-    def _counted(self, event: TurnEvent, request: TurnRequest, said: list[str]) -> TurnEvent:
+    def _counted(self, event: TurnEvent, request: TurnRequest, said: list[str], spent: Usage) -> TurnEvent:
         """Return the event with a count, if it is the end of an answer for which Codex has none."""
         if isinstance(event, TurnIncomplete) and event.usage.estimated:
-            return replace(event, usage=self._estimate(request, said))
+            return replace(event, usage=spent + self._estimate(request, said))
         return event
 
     def _estimate(self, request: TurnRequest, said: list[str]) -> Usage:
@@ -293,14 +263,9 @@ class _Answer:
         """Return what is wrong with the answer, if it is complete."""
         if not self.events or not isinstance(self.events[-1], TurnCompleted):
             return None
-        spoken = (event for event in self.events if isinstance(event, MessageDone) and event.phase != NARRATION)
-        return rule.problem("".join(event.text for event in spoken))
-
-
-def _too_late(patience: Patience, *, silent: bool) -> TurnTimeout:
-    if silent:
-        return TurnTimeout(f"The model was silent for {patience.silence_s:g} seconds; the turn was interrupted.")
-    return TurnTimeout(f"The turn took longer than {patience.whole_s:g} seconds and was interrupted.")
+        narrated = {e.item_id for e in self.events if isinstance(e, MessageStarted) and e.phase == NARRATION}
+        spoken = (e.text for e in self.events if isinstance(e, TextDelta) and e.item_id not in narrated)
+        return rule.problem("".join(spoken))
 
 
 def _is_models(item: Item) -> bool:

@@ -6,7 +6,7 @@ The recipe below is what keeps Codex from adding anything of its own, and from a
 from collections.abc import Iterable
 from typing import assert_never
 
-from turnbridge.turn.errors import InternalFault
+from turnbridge.turn.errors import BackendUnavailable, InternalFault
 from turnbridge.turn.items import (
     FilePart,
     FunctionCall,
@@ -85,9 +85,9 @@ def initialize_params(version: str) -> JsonObject:
 def bare_catalog(catalog: JsonObject, *, direct_tools: bool) -> JsonObject:
     """Return Codex's model catalogue without the extras that each model brings along."""
     overrides = {**CATALOG_OVERRIDES, **(DIRECT_TOOLS if direct_tools else {})}
-    models = catalog["models"]
+    models = catalog.get("models")
     if not isinstance(models, list):
-        raise InternalFault("`codex debug models` printed no list of models.")
+        raise BackendUnavailable("`codex debug models` printed no list of models.")
     return {**catalog, "models": [{**model, **overrides} for model in models if isinstance(model, dict)]}
 
 

@@ -34,7 +34,7 @@ def decode_line(line: bytes) -> Incoming:
     """Return the message of one line; raises `msgspec.MsgspecError` if it is none."""
     try:
         return _decoder.decode(line)
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from error
 
 

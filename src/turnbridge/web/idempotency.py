@@ -1,0 +1,307 @@
+"""`Idempotency-Key`: a request that is sent twice is answered once.
+
+The answer is recorded as it is made, and every client that asks for it reads the recording: from the beginning, and
+then as it grows. The turn belongs to all of them: it is interrupted when the last one leaves. What is a client's own
+(its request id, its rate limits) is added further out, and is no part of the recording.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
+from turnbridge.web.access_log import RequestContext, context_of
+from turnbridge.web.auth import client_of, header_value
+from turnbridge.web.ingress import read_body
+
+KEY_HEADER = "Idempotency-Key"
+REPEAT_HEADER = "x-turnbridge-idempotent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much is recorded, and for how long."""
+
+    kept_s: float = 600
+    """How long a finished answer can be had again: longer than clients go on retrying."""
+    answers: int = 1000
+    """Finished answers that are kept; the oldest makes room."""
+    total_bytes: int = 64 * 1024 * 1024
+    """All recordings together; the oldest finished one makes room."""
+    answer_bytes: int = 8 * 1024 * 1024
+    """A longer answer only reaches those who read it already: some 30,000 tokens, streamed one by one."""
+
+
+BOUNDS = Bounds()
+
+
+@dataclass(eq=False, slots=True)
+class _Reader:
+    position: int = 0
+    """How many bytes of the body it has taken."""
+
+
+class _Recording:
+    """An answer that is being made, and those who read it."""
+
+    def __init__(self, identity: bytes, fingerprint: bytes, context: RequestContext) -> None:
+        self.identity = identity
+        self.fingerprint = fingerprint
+        self.context = context
+        self.start: Message | None = None
+        self.body = bytearray()
+        self.complete = False
+        self.abandoned = asyncio.Event()
+        self._work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._readers: set[_Reader] = set()
+        self._passed_on: int | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def successful(self) -> bool:
+        """Tell whether this is a whole answer and no error, not even one inside a stream."""
+        status = 0 if self.start is None else self.start["status"]
+        return self.complete and 200 <= status < 300 and self.context.error_code is None
+
+    def follow(self, work: "asyncio.Future[None]") -> None:
+        """Let the recording end when `work` does."""
+        self._work = work
+        work.add_done_callback(lambda _: self._tell())
+
+    def keep_nothing(self) -> None:
+        """Drop from here on whatever all readers have taken."""
+        self._passed_on = 0
+
+    async def add(self, message: Message) -> None:
+        """Record a message of the answer; if nothing is kept, wait until every reader has taken it."""
+        if message["type"] == "http.response.start":
+            self.start = message
+        else:
+            self.body += message.get("body", b"")
+            self.complete = not message.get("more_body", False)
+        self._tell()
+        if self._passed_on is not None:
+            end = self._passed_on + len(self.body)
+            while any(reader.position < end for reader in self._readers):
+                await self._changed.wait()
+            self._passed_on = end
+            self.body.clear()
+
+    def enter(self) -> _Reader:
+        """Return a place at the beginning."""
+        reader = _Reader()
+        self._readers.add(reader)
+        return reader
+
+    def leave(self, reader: _Reader) -> bool:
+        """Give up a place; tell whether nobody waits for the rest any more, in which case the turn is interrupted."""
+        self._readers.discard(reader)
+        self._tell()
+        if self._readers or self.complete:
+            return False
+        self.abandoned.set()
+        return True
+
+    async def play(self, reader: _Reader, send: Send) -> None:
+        """Send the answer, as far as it goes; raise what ended it early."""
+        started = False
+        while True:
+            changed, over = self._changed, self._work.done()
+            if self.start is not None and not started:
+                started = True
+                await send(self.start)
+            last = self.complete
+            piece = bytes(self.body[reader.position - (self._passed_on or 0) :])
+            if piece or last:
+                await send({"type": "http.response.body", "body": piece, "more_body": not last})
+                reader.position += len(piece)
+                self._tell()
+            if last:
+                return
+            if over:
+                break
+            await changed.wait()
+        if self._work.cancelled():
+            raise BackendUnavailable("The gateway is shutting down.", code="shutting_down")
+        self._work.result()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """A finished answer."""
+
+    fingerprint: bytes
+    context: RequestContext
+    start: Message
+    body: bytes
+    expiry: asyncio.TimerHandle
+
+    async def play(self, send: Send) -> None:
+        """Send the answer."""
+        await send(self.start)
+        await send({"type": "http.response.body", "body": self.body})
+
+
+class Answers:
+    """The answers that can be had again: those that are being made, and those that were a while ago."""
+
+    def __init__(self, bounds: Bounds = BOUNDS) -> None:
+        self._bounds = bounds
+        self._running: dict[bytes, _Recording] = {}
+        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, identity: bytes, fingerprint: bytes) -> _Recording | _Kept | None:
+        """Return the answer to this very request; raise `InvalidRequest` if its key came with another one."""
+        found = self._running.get(identity) or self._kept.get(identity)
+        if found is not None and found.fingerprint != fingerprint:
+            raise InvalidRequest(
+                f"The {KEY_HEADER} was used with another body before. Use a fresh key for each request, "
+                "and the same one only to repeat a request as it was.",
+                code="idempotency_key_reused",
+                param=KEY_HEADER,
+            )
+        return found
+
+    def begin(self, recording: _Recording) -> None:
+        """Let others join this answer."""
+        self._running[recording.identity] = recording
+
+    async def add(self, recording: _Recording, message: Message) -> None:
+        """Record a message of the answer, within the bounds."""
+        if self._running.get(recording.identity) is recording:
+            self._bytes += len(message.get("body", b""))
+            while self._kept and self._bytes > self._bounds.total_bytes:
+                self._forget_kept(next(iter(self._kept)))
+            size = len(recording.body) + len(message.get("body", b""))
+            if size > self._bounds.answer_bytes or self._bytes > self._bounds.total_bytes:
+                self._bytes -= size - len(recording.body)
+                self.forget(recording)
+                recording.keep_nothing()
+        await recording.add(message)
+
+    def forget(self, recording: _Recording) -> None:
+        """Let nobody join this answer any more."""
+        if self._running.get(recording.identity) is recording:
+            del self._running[recording.identity]
+            self._bytes -= len(recording.body)
+
+    def ended(self, recording: _Recording) -> None:
+        """Keep the answer if it is one that can be had again."""
+        known = self._running.get(recording.identity) is recording
+        self.forget(recording)
+        if not known or not recording.successful or recording.start is None:
+            return
+        later = asyncio.get_running_loop().call_later(self._bounds.kept_s, self._forget_kept, recording.identity)
+        self._kept[recording.identity] = _Kept(
+            fingerprint=recording.fingerprint,
+            context=recording.context,
+            start=recording.start,
+            body=bytes(recording.body),
+            expiry=later,
+        )
+        self._bytes += len(recording.body)
+        if len(self._kept) > self._bounds.answers:
+            self._forget_kept(next(iter(self._kept)))
+
+    def _forget_kept(self, identity: bytes) -> None:
+        kept = self._kept.pop(identity)
+        kept.expiry.cancel()
+        self._bytes -= len(kept.body)
+
+
+class AnswerOnce:
+    """Runs a request with an `Idempotency-Key` once, however often it comes; leaves others alone."""
+
+    def __init__(self, app: ASGIApp, *, answers: Answers, body_limit_bytes: int) -> None:
+        self._app = app
+        self._answers = answers
+        self._body_limit_bytes = body_limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request: by running it, from a running one, or from a kept answer."""
+        key = header_value(scope, KEY_HEADER.lower().encode())
+        if not key:
+            await self._app(scope, receive, send)
+            return
+        body = await read_body(scope, receive, limit_bytes=self._body_limit_bytes)
+        identity, fingerprint = _identity(scope, key), hashlib.sha256(body).digest()
+        found = self._answers.find(identity, fingerprint)
+        match found:
+            case None:
+                recording = _Recording(identity, fingerprint, context_of(scope))
+                await self._run(recording, body, scope, receive, send)
+            case _Recording():
+                _mark_repeat(scope, found.context, b"joined")
+                await self._serve(found, receive, send)
+            case _Kept():
+                _mark_repeat(scope, found.context, b"replayed")
+                await found.play(send)
+
+    async def _run(self, recording: _Recording, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the request for this client and for all that join; stay until it is over, even if this client leaves."""
+        request = [body]
+
+        async def receive_recorded() -> Message:
+            if request:
+                return {"type": "http.request", "body": request.pop(), "more_body": False}
+            await recording.abandoned.wait()
+            return {"type": "http.disconnect"}
+
+        async def work() -> None:
+            try:
+                await self._app(scope, receive_recorded, lambda message: self._answers.add(recording, message))
+            finally:
+                self._answers.ended(recording)
+
+        self._answers.begin(recording)
+        working = asyncio.ensure_future(work())
+        recording.follow(working)
+        try:
+            await self._serve(recording, receive, send)
+            await asyncio.wait((working,))
+        finally:
+            working.cancel()
+            await asyncio.wait((working,))
+        working.result()
+
+    async def _serve(self, recording: _Recording, receive: Receive, send: Send) -> None:
+        """Send what is recorded and what comes, until the end or until the client leaves."""
+        reader = recording.enter()
+        playing = asyncio.ensure_future(recording.play(reader, send))
+        gone = asyncio.ensure_future(_client_gone(receive))
+        try:
+            await asyncio.wait((playing, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            playing.cancel()
+            gone.cancel()
+            await asyncio.wait((playing, gone))
+            if recording.leave(reader):
+                self._answers.forget(recording)
+        if not playing.cancelled():
+            playing.result()
+
+
+def _identity(scope: Scope, key: bytes) -> bytes:
+    """Return what a key stands for: each client and each route has keys of its own."""
+    route = scope["path"].removeprefix("/v1")
+    return hashlib.sha256(b"\0".join((client_of(scope).encode(), route.encode(), key))).digest()
+
+
+def _mark_repeat(scope: Scope, first: RequestContext, how: bytes) -> None:
+    """Tell the client, and the log, where its answer comes from; the tokens were counted for the first request."""
+    context = context_of(scope)
+    context.response_headers.append((REPEAT_HEADER.encode(), how))
+    context.model, context.stream = first.model, first.stream
+
+
+async def _client_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,259 @@
+"""Turns on app-server: on the real one, and on one that repeats the real one's words with a fault among them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.appserver.idle_worker import idle_worker
+from tests.appserver.real_codex import ASKED, RECORDING, SCRIPT, record, running_codex
+from turnbridge.appserver.backend import CodexBackend
+from turnbridge.appserver.connection import Connection, Inbox
+from turnbridge.appserver.pool import Pool
+from turnbridge.appserver.worker import Worker
+from turnbridge.demo.replies import Wait, answer, message
+from turnbridge.turn.errors import BackendUnavailable, InternalFault
+from turnbridge.turn.events import (
+    MessageDone,
+    MessageStarted,
+    ReasoningDone,
+    ReasoningStarted,
+    SummaryDelta,
+    TextDelta,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.codex import schema
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20
+"""After this a test has failed."""
+
+FIRST_TURN: list[TurnEvent] = [
+    ReasoningStarted("rs_1_0"),
+    SummaryDelta("rs_1_0", 0, "Think."),
+    SummaryDelta("rs_1_0", 1, "Again."),
+    ReasoningDone("rs_1_0", ("Think.", "Again."), (), "secret"),
+    MessageStarted("msg_1_1", "commentary"),
+    TextDelta("msg_1_1", "I look."),
+    MessageDone("msg_1_1", "commentary", "I look."),
+    MessageStarted("msg_1_2", "final_answer"),
+    TextDelta("msg_1_2", "Grüß"),
+    TextDelta("msg_1_2", " Gott"),
+    MessageDone("msg_1_2", "final_answer", "Grüß Gott"),
+    TurnCompleted(Usage(input=10, cached=2, output=5, reasoning=1)),
+]
+
+
+# --- The real one ---
+
+
+@pytest.mark.real
+async def test_the_recording_has_the_shapes_of_the_real_codex(tmp_path: Path) -> None:
+    """If this fails, the binary's protocol has changed: record again, and see what the other tests say."""
+    recorded = [json.loads(line) for line in RECORDING.read_text(encoding="utf-8").splitlines()]
+    assert shapes(await record(tmp_path)) == shapes(recorded)
+
+
+def shapes(lines: list[JsonObject]) -> set[str]:
+    """Return what lines look like when only names and types are looked at."""
+    return {f"{line.get('method')} {shape(line)}" for line in lines}
+
+
+def shape(value: Json) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{name}: {shape(inner)}" for name, inner in sorted(value.items())) + "}"
+        case list():
+            return "[" + ", ".join(sorted({shape(inner) for inner in value})) + "]"
+        case _:
+            return type(value).__name__
+
+
+@pytest.mark.real
+async def test_a_turn_on_the_real_codex_has_every_event_in_order(tmp_path: Path) -> None:
+    async with running_codex(tmp_path, *SCRIPT) as codex:
+        conversation = await codex.backend.open(ASKED)
+        assert [event async for batch in conversation.run() for event in batch] == FIRST_TURN
+        conversation.close()
+
+
+@pytest.mark.real
+async def test_closing_a_conversation_drops_the_connection_to_the_provider(tmp_path: Path) -> None:
+    held = answer(message("ab", pieces=["a", Wait(gate=asyncio.Event()), "b"]))
+    async with asyncio.timeout(PATIENCE_S), running_codex(tmp_path, held) as codex:
+        conversation = await codex.backend.open(ASKED)
+        async with aclosing(conversation.run()) as batches:
+            assert [*await anext(batches)][-1] == TextDelta("msg_1_0", "a")
+            assert (codex.model.active, codex.model.dropped) == (1, 0)
+            conversation.close()
+            await codex.model.until(lambda model: model.active == 0)
+        assert codex.model.dropped == 1
+
+
+@pytest.mark.real
+async def test_a_turn_that_is_left_before_codex_has_confirmed_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted: asyncio.Future[Inbox] = asyncio.get_running_loop().create_future()
+    cast = Connection.cast
+
+    def overheard(connection: Connection, method: str, params: JsonObject) -> None:
+        assert method == "turn/interrupt"
+        interrupted.set_result(connection.subscribe(str(params["threadId"])))
+        cast(connection, method, params)
+
+    monkeypatch.setattr(Connection, "cast", overheard)
+    held = answer(message("ab", pieces=["a", Wait(gate=asyncio.Event()), "b"]))
+    async with asyncio.timeout(PATIENCE_S), running_codex(tmp_path, held) as codex:
+        conversation = await codex.backend.open(ASKED)
+        first = asyncio.ensure_future(anext(conversation.run()))
+        await asyncio.sleep(0)  # `turn/start` is written, and nothing has been read since.
+        first.cancel()
+        conversation.close()
+        inbox = await interrupted
+        ended: list[schema.TurnCompleted] = []
+        while not ended:
+            ended = [note for note in await inbox.batch() if isinstance(note, schema.TurnCompleted)]
+        assert ended[0].turn.status == "interrupted"
+        await codex.model.until(lambda model: model.active == 0)
+
+
+# --- One that repeats its words ---
+
+
+class Replay:
+    """An app-server that answers as the real one did in its first recorded turn, as far as it is let."""
+
+    def __init__(self) -> None:
+        lines = [json.loads(line) for line in RECORDING.read_text(encoding="utf-8").splitlines()]
+        last = next(n for n, line in enumerate(lines) if line.get("method") == "turn/completed")
+        started, injected, begun = (line for line in lines[:last] if "result" in line)
+        self.answers: dict[str, JsonObject] = {
+            "thread/start": started,
+            "thread/inject_items": injected,
+            "turn/start": begun,
+        }
+        told = (line for line in lines[: last + 1] if "method" in line)
+        self.turn: list[JsonObject] = [line for line in told if line["params"].get("turnId") != "auto-compact-0"]
+        self.written: list[JsonObject] = []
+        self.connection = Connection(self._write)
+
+    def says(self, *lines: JsonObject) -> None:
+        self.connection.receive(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+
+    def _write(self, data: bytes) -> None:
+        request: JsonObject = json.loads(data)
+        self.written.append(request)
+        if recorded := self.answers.get(str(request["method"])):
+            asyncio.get_running_loop().call_soon(self.says, {**recorded, "id": request["id"]})
+
+    @property
+    def interrupts(self) -> list[Json]:
+        return [line["params"] for line in self.written if line["method"] == "turn/interrupt"]
+
+    @property
+    def turn_ids(self) -> Json:
+        """Return what an interruption of the recorded turn has to name."""
+        started = self.turn[0]["params"]
+        assert isinstance(started, dict)
+        assert isinstance(started["turn"], dict)
+        return {"threadId": started["threadId"], "turnId": started["turn"]["id"]}
+
+
+@asynccontextmanager
+async def replayed_by(codex: Replay, directory: Path) -> AsyncIterator[CodexBackend]:
+    worker = await idle_worker(directory, connection=codex.connection)
+
+    async def start() -> Worker:
+        return worker
+
+    pool = Pool(start, login_state=lambda: None, login_help="")
+    running = asyncio.create_task(pool.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield CodexBackend(pool)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def events_of(codex: Replay, directory: Path, *lines: JsonObject) -> list[TurnEvent]:
+    """Return what a turn reports during which Codex says these lines; it is then given up."""
+    async with replayed_by(codex, directory) as backend:
+        conversation = await backend.open(ASKED)
+        turn = conversation.run()
+        first = asyncio.ensure_future(anext(turn))
+        await asyncio.sleep(0)
+        codex.says(*lines)
+        events = [*await first]
+        async for batch in turn:
+            events += batch
+        conversation.close()
+    return events
+
+
+async def test_a_finished_turn_is_not_interrupted(tmp_path: Path) -> None:
+    codex = Replay()
+    assert await events_of(codex, tmp_path, *codex.turn) == FIRST_TURN
+    assert codex.interrupts == []
+
+
+async def test_a_notification_of_another_shape_fails_the_turn_and_interrupts_it(tmp_path: Path) -> None:
+    codex = Replay()
+    broken: JsonObject = {"method": "item/agentMessage/delta", "params": {"threadId": "any", "delta": None}}
+    *said, failed = await events_of(codex, tmp_path, *codex.turn[:-3], broken)
+    assert said == FIRST_TURN[: len(said)]
+    assert isinstance(failed, TurnFailed)
+    assert isinstance(failed.error, InternalFault)
+    assert codex.interrupts == [codex.turn_ids]
+
+
+async def test_a_turn_that_codex_refuses_fails_with_its_words(tmp_path: Path) -> None:
+    codex = Replay()
+    codex.answers["turn/start"] = {"error": {"code": -32600, "message": "thread not found"}}
+    (failed,) = await events_of(codex, tmp_path)
+    assert isinstance(failed, TurnFailed)
+    assert failed.error.message == "thread not found"
+    assert codex.interrupts == []
+
+
+async def test_a_turn_whose_codex_dies_fails_after_what_was_said(tmp_path: Path) -> None:
+    codex = Replay()
+    died = BackendUnavailable("Codex ended")
+    async with replayed_by(codex, tmp_path) as backend:
+        conversation = await backend.open(ASKED)
+        turn = conversation.run()
+        first = asyncio.ensure_future(anext(turn))
+        await asyncio.sleep(0)
+        codex.says(*codex.turn[:5])
+        codex.connection.end(died)
+        assert [*await first, *await anext(turn)] == [*FIRST_TURN[:4], TurnFailed(died)]
+        conversation.close()
+    assert codex.interrupts == []
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_a_turn_that_is_left_is_interrupted_as_soon_as_its_name_is_known(tmp_path: Path, confirmed: bool) -> None:
+    codex = Replay()
+    answered = codex.answers.pop("turn/start")
+    async with replayed_by(codex, tmp_path) as backend:
+        conversation = await backend.open(ASKED)
+        first = asyncio.ensure_future(anext(conversation.run()))
+        await asyncio.sleep(0)
+        if confirmed:
+            codex.says(*codex.turn[:2])
+            await first
+        first.cancel()
+        conversation.close()
+        assert codex.interrupts == ([codex.turn_ids] if confirmed else [])
+        codex.says({**answered, "id": codex.written[2]["id"]})
+        await asyncio.sleep(0)
+        assert codex.interrupts == [codex.turn_ids]

@@ -1,0 +1,243 @@
+"""Keeping app-servers ready: what happens when they die, cannot start, or know no login."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.appserver.idle_worker import idle_worker
+from turnbridge.appserver import pool as pool_module
+from turnbridge.appserver.pool import Bounds, Pool, Readiness
+from turnbridge.appserver.worker import Worker
+from turnbridge.turn.errors import BackendUnavailable, LoginRequired
+
+pytestmark = pytest.mark.anyio
+
+READY = Readiness(ready=True, reason="")
+STARTING = Readiness(ready=False, reason="Codex is starting.")
+LOGIN_HELP = "Run `codex login`."
+PATIENCE_S = 10
+"""After this a test has failed."""
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "FIRST_BACKOFF_S", 0.01)
+
+
+class Starter:
+    """Starts children that do nothing until their input ends, and remembers them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.login: tuple[int, int] | None = (1, 1)
+        self.workers: list[Worker] = []
+        self.problems: list[Exception] = []
+        """What the next starts fail with."""
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._tried = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Return once the condition holds; it is looked at after every start, successful or not."""
+        while not condition():
+            await self._tried.wait()
+            self._tried.clear()
+
+    async def has_started(self, count: int) -> None:
+        await self.until(lambda: len(self.workers) == count)
+
+    async def __call__(self) -> Worker:
+        login = self.login
+        await self.gate.wait()
+        if self.problems:
+            self._tried.set()
+            raise self.problems.pop(0)
+        self.workers.append(await idle_worker(self._directory, login=login))
+        self._tried.set()
+        return self.workers[-1]
+
+
+@asynccontextmanager
+async def running(starter: Starter, **options: object) -> AsyncIterator[Pool]:
+    """Run a pool; afterwards none of its processes is left."""
+    pool = Pool(starter, login_state=lambda: starter.login, login_help=LOGIN_HELP, **options)  # type: ignore[arg-type]
+    task = asyncio.create_task(pool.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield pool
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task
+        assert not any(map(alive, starter.workers))
+
+
+def alive(worker: Worker) -> bool:
+    try:
+        os.kill(worker.process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def crash(worker: Worker) -> None:
+    worker.process.kill()
+    await asyncio.shield(worker.process.exited)
+
+
+@pytest.fixture
+async def starter(tmp_path: Path) -> Starter:
+    return Starter(tmp_path)
+
+
+async def test_requests_that_wait_are_served_when_codex_is_ready(starter: Starter) -> None:
+    starter.gate.clear()
+    async with running(starter) as pool:
+        waiting = [asyncio.ensure_future(pool.worker()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert pool.readiness() == STARTING
+        starter.gate.set()
+        assert await asyncio.gather(*waiting) == [starter.workers[0]] * 3
+        assert pool.readiness() == READY
+
+
+async def test_a_request_does_not_wait_for_ever(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.01)
+    starter.gate.clear()
+    async with running(starter) as pool:
+        with pytest.raises(BackendUnavailable, match=r"^Codex is starting\.$") as told:
+            await pool.worker()
+        assert told.value.retry_after
+
+
+async def test_a_crash_is_made_good_by_the_reserve_and_the_reserve_by_a_new_start(starter: Starter) -> None:
+    async with running(starter) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        await crash(first)
+        assert await pool.worker() is starter.workers[1]
+        assert pool.readiness() == READY
+        await starter.has_started(3)
+        assert pool.restarts == 1
+
+
+async def test_requests_wait_through_a_crash_that_nothing_can_make_good_at_once(starter: Starter) -> None:
+    async with running(starter) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        starter.gate.clear()
+        await asyncio.gather(*map(crash, starter.workers))
+        assert pool.readiness().reason == "Codex ended (exit status -9) and is being started again."
+        waiting = asyncio.ensure_future(pool.worker())
+        await asyncio.sleep(0)
+        starter.gate.set()
+        assert await waiting is starter.workers[2] is not first
+
+
+@pytest.mark.parametrize(
+    "problem", [BackendUnavailable("Codex could not be started: no such file"), OSError(28, "No space left on device")]
+)
+async def test_a_start_that_fails_is_told_and_tried_again(starter: Starter, problem: Exception) -> None:
+    starter.problems = [problem]
+    async with running(starter) as pool:
+        await starter.until(lambda: not starter.problems)
+        assert str(problem).removeprefix("[Errno 28] ") in pool.readiness().reason
+        assert await pool.worker() is starter.workers[0]
+
+
+class Enough(BaseException):
+    """Ends a test that watches a pool's pauses."""
+
+
+async def pauses_of(start: Callable[[], Awaitable[Worker]], count: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return how long a pool waits before each of its next starts, without waiting."""
+    pauses: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        if seconds == pool_module.WATCH_INTERVAL_S:
+            await asyncio.Event().wait()
+        pauses.append(seconds)
+        if len(pauses) == count:
+            raise Enough
+        await real_sleep(0)
+
+    monkeypatch.setattr(pool_module, "FIRST_BACKOFF_S", 0.25)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(Enough):
+        await Pool(start, login_state=lambda: None, login_help="").run()
+    return pauses
+
+
+async def test_what_cannot_be_started_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start() -> Worker:
+        raise BackendUnavailable("broken")
+
+    pauses = await pauses_of(start, 11, monkeypatch)
+    assert pauses == [0, 0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+async def test_what_dies_before_it_can_serve_is_started_less_and_less_often(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start() -> Worker:
+        worker = await starter()
+        await crash(worker)
+        return worker
+
+    assert await pauses_of(start, 5, monkeypatch) == [0, 0.25, 0.5, 1, 2]
+
+
+async def test_a_reserve_that_keeps_dying_is_started_less_and_less_often(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start() -> Worker:
+        worker = await starter()
+        if len(starter.workers) > 1:
+            asyncio.get_running_loop().call_soon(worker.process.kill)
+        return worker
+
+    assert await pauses_of(start, 5, monkeypatch) == [0, 0, 0.25, 0.5, 1]
+
+
+async def test_without_a_login_requests_are_told_how_to_log_in(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        with pytest.raises(LoginRequired, match=LOGIN_HELP):
+            await pool.worker()
+        assert pool.readiness() == Readiness(ready=False, reason=LOGIN_HELP)
+        assert await pool.any_worker() is starter.workers[0]
+
+
+async def test_a_login_that_appears_later_is_noticed_by_the_next_request(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        without = await pool.any_worker()
+        await starter.has_started(2)
+        starter.login = (2, 2)
+        served = await asyncio.gather(*(pool.worker() for _ in range(3)))
+        assert {worker.login for worker in served} == {(2, 2)}
+        assert pool.readiness() == READY
+        assert not alive(without)
+
+
+async def test_on_demand_nothing_starts_before_the_first_request(starter: Starter) -> None:
+    async with running(starter, on_demand=True) as pool:
+        await asyncio.sleep(0)
+        assert (starter.workers, pool.readiness()) == ([], STARTING)
+        assert await pool.worker() is starter.workers[0]
+
+
+async def test_an_app_server_that_has_had_its_threads_is_replaced_and_ends(starter: Starter) -> None:
+    async with running(starter, bounds=Bounds(threads=2)) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        pool.note_thread(first)
+        assert await pool.worker() is first
+        pool.note_thread(first)
+        await asyncio.shield(first.process.exited)
+        assert await pool.worker() is starter.workers[1]

@@ -1,0 +1,175 @@
+"""A child process from its start to its end, on both event loops: whatever the child does, `stop` ends it in time."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from turnbridge.appserver import process
+from turnbridge.appserver.process import AppServerProcess
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 10
+"""After this a test has failed; nothing here takes longer than one second."""
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Return the loop that tests have, and the one that the gateway has."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
+@pytest.fixture(autouse=True)
+def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "EXIT_GRACE_S", 0.2)
+    monkeypatch.setattr(process, "TERMINATE_GRACE_S", 0.2)
+
+
+class Child:
+    """A child that runs a few lines of Python, and what it has said."""
+
+    def __init__(self, started: AppServerProcess) -> None:
+        self.process = started
+        self.said = b""
+        self._more = asyncio.Event()
+        started.receive_by(self._receive)
+
+    @classmethod
+    async def start(cls, code: str, directory: Path) -> "Child":
+        command = [sys.executable, "-I", "-S", "-c", textwrap.dedent(code)]
+        return cls(await AppServerProcess.start(command, home=directory / "home", cwd=directory))
+
+    async def says(self, words: bytes) -> None:
+        """Return when the child has said this."""
+        async with asyncio.timeout(PATIENCE_S):
+            while words not in self.said:
+                await self._more.wait()
+                self._more.clear()
+
+    async def gone(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.shield(self.process.exited)
+
+    async def stop(self) -> float:
+        """Stop the child, and return how long that took."""
+        began = time.monotonic()
+        async with asyncio.timeout(PATIENCE_S):
+            await self.process.stop()
+        return time.monotonic() - began
+
+    def _receive(self, data: bytes) -> None:
+        self.said += data
+        self._more.set()
+
+
+OBEDIENT = "import sys; print('ready', flush=True); sys.stdin.read()"
+DEAF = "import time; print('ready', flush=True); time.sleep(60)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {DEAF}"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "at_least", "at_most"),
+    [(OBEDIENT, 0, 0, 0.2), (DEAF, -signal.SIGTERM, 0.2, 0.4), (STUBBORN, -signal.SIGKILL, 0.4, 3)],
+    ids=["obedient", "ignores the end of its input", "ignores SIGTERM too"],
+)
+async def test_every_child_ends_within_its_bound(
+    code: str, status: int, at_least: float, at_most: float, tmp_path: Path
+) -> None:
+    child = await Child.start(code, tmp_path)
+    await child.says(b"ready")
+    assert at_least <= await child.stop() < at_most + 1
+    assert child.process.last_words() == f"exit status {status}"
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.process.pid, 0)
+
+
+async def test_a_child_whose_own_child_holds_the_pipes_open_ends_within_its_bound(tmp_path: Path) -> None:
+    child = await Child.start(
+        """
+        import subprocess, sys
+        own = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
+        print(own.pid, flush=True)
+        sys.stdin.read()
+        """,
+        tmp_path,
+    )
+    await child.says(b"\n")
+    try:
+        async with asyncio.timeout(3):
+            await child.process.stop()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child.said), signal.SIGKILL)
+        await child.gone()
+
+
+async def test_a_child_that_dies_is_noticed_with_its_last_words(tmp_path: Path) -> None:
+    child = await Child.start(r"print('half a li', end=''); raise SystemExit('\x1b[31mno disk\x1b[0m left')", tmp_path)
+    await child.gone()
+    assert (child.said, child.process.last_words()) == (b"half a li", "exit status 1: no disk left")
+    child.process.write(b"too late\n")
+    assert await child.stop() < 0.2
+
+
+async def test_of_many_last_words_the_end_is_kept(tmp_path: Path) -> None:
+    child = await Child.start("raise SystemExit('x' * 10_000_000 + ' no disk left')", tmp_path)
+    await child.gone()
+    words = child.process.last_words()
+    assert words == "exit status 1: " + ("x" * 10_000 + " no disk left")[-process.KEPT_STDERR_CHARS :]
+
+
+async def test_a_child_can_be_stopped_by_several_at_once(tmp_path: Path) -> None:
+    child = await Child.start(DEAF, tmp_path)
+    await child.says(b"ready")
+    await asyncio.gather(child.stop(), child.stop())
+    assert child.process.last_words() == f"exit status {-signal.SIGTERM}"
+
+
+async def test_a_child_has_its_own_home_and_session_and_none_of_the_gateways_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in process.WITHHELD_VARIABLES:
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "for a provider")
+    names = (*process.WITHHELD_VARIABLES, "OPENAI_API_KEY", "CODEX_HOME")
+    code = f"import os; print([*map(os.getenv, {names}), os.getcwd(), os.getsid(0) == os.getpid()])"
+    child = await Child.start(code, tmp_path)
+    await child.gone()
+    secrets = [None] * len(process.WITHHELD_VARIABLES)
+    expected = [*secrets, "for a provider", str(tmp_path / "home"), str(tmp_path), True]
+    assert child.said.decode() == f"{expected}\n"
+
+
+async def test_what_is_written_reaches_the_child_whole(tmp_path: Path) -> None:
+    sent = b"a line of a large history\n" * 100_000
+    child = await Child.start("import sys; print(len(sys.stdin.buffer.read()))", tmp_path)
+    child.process.write(sent)
+    await child.stop()
+    assert child.said == b"%d\n" % len(sent)
+
+
+@pytest.mark.parametrize("code", [OBEDIENT, DEAF, "raise SystemExit('no disk left')"])
+async def test_no_child_leaves_a_descriptor_behind(code: str, tmp_path: Path) -> None:
+    async def run_one() -> None:
+        child = await Child.start(code, tmp_path)
+        await child.stop()
+
+    await run_one()  # A loop opens some of its own at its first child.
+    before = open_descriptors()
+    for _ in range(3):
+        await run_one()
+    assert open_descriptors() == before
+
+
+def open_descriptors() -> set[str]:
+    directory = Path("/proc/self/fd")
+    if not directory.exists():
+        pytest.skip("only Linux shows which descriptors are open")
+    return {name.name for name in directory.iterdir()}

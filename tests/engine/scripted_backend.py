@@ -1,0 +1,130 @@
+"""What the engine needs of the edges, doing as it is told and noting what was asked of it."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from turnbridge.engine.ports import MediaLoader, Tokenizer
+from turnbridge.engine.tool_calls import OpenCalls
+from turnbridge.engine.timing import Patience, Watch
+from turnbridge.engine.turns import TurnRunner
+from turnbridge.engine.warm_threads import WarmRules, WarmThreads
+from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, Usage
+from turnbridge.turn.items import FilePart, FunctionCallOutput, Item
+from turnbridge.turn.models import Model
+from turnbridge.turn.request import TurnRequest
+
+Turn: TypeAlias = Sequence[Sequence[TurnEvent]]
+"""The batches of one turn."""
+
+USAGE = Usage(input=10, cached=2, output=5, reasoning=1)
+
+
+def saying(*pieces: str, usage: Usage = USAGE) -> list[list[TurnEvent]]:
+    """Return a turn that says this, each piece in a batch of its own."""
+    deltas: list[list[TurnEvent]] = [[TextDelta("m", piece)] for piece in pieces]
+    return [[MessageStarted("m", None)], *deltas, [MessageDone("m", None, "".join(pieces)), TurnCompleted(usage)]]
+
+
+@dataclass(slots=True)
+class ScriptedBackend:
+    """Codex with one conversation at a time, which runs these turns in this order; an error fails the opening."""
+
+    turns: list[Turn | GatewayError]
+    opened: list[TurnRequest] = field(default_factory=list)
+    added: list[Sequence[Item]] = field(default_factory=list)
+    """What each turn was given besides the history."""
+    running: int = 0
+    """How many conversations are open."""
+    pace_s: float = 0
+    """How long the model thinks before each batch."""
+
+    async def open(self, request: TurnRequest) -> "ScriptedConversation":
+        self.opened.append(request)
+        if isinstance(self.turns[0], GatewayError):
+            raise self.turns.pop(0)  # type: ignore[misc]  # It has just been looked at.
+        self.running += 1
+        return ScriptedConversation(self)
+
+    async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
+        del request, error
+        return False
+
+    async def models(self) -> Sequence[Model]:
+        return ()
+
+    async def default_model(self) -> str | None:
+        return None
+
+
+@dataclass(slots=True)
+class ScriptedConversation:
+    """A thread whose next turn is the backend's next one."""
+
+    backend: ScriptedBackend
+    alive: bool = True
+
+    async def run(
+        self, items: Sequence[Item] = (), request: TurnRequest | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        del request
+        self.backend.added.append(items)
+        turn = self.backend.turns.pop(0)
+        if isinstance(turn, GatewayError):
+            raise turn
+        for batch in turn:
+            await asyncio.sleep(self.backend.pace_s)
+            yield batch
+
+    def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        return self.run(outputs)
+
+    def close(self) -> None:
+        self.backend.running -= self.alive
+        self.alive = False
+
+
+class ScriptedMedia:
+    """Every image and every file is there, and says where it was."""
+
+    async def image(self, url: str, *, param: str) -> str:
+        return f"data:image/png;base64,{url}@{param}"
+
+    async def file_text(self, part: FilePart) -> str:
+        return f"text of {part.filename}"
+
+
+class WordTokenizer:
+    """Every word is a token, and so is every other character."""
+
+    def count(self, text: str) -> int:
+        return len(_TOKEN.findall(text))
+
+    def cut(self, text: str, limit: int) -> str:
+        return "".join(_TOKEN.findall(text)[:limit])
+
+
+_TOKEN = re.compile(r"\w+|\W")
+
+ALL_THE_TIME = Patience(silence_s=60, whole_s=60)
+
+
+def runner_on(
+    backend: ScriptedBackend,
+    *,
+    media: MediaLoader | None = None,
+    tokenizer: Tokenizer | None = None,
+    patience: Patience = ALL_THE_TIME,
+) -> TurnRunner:
+    """Return a runner that keeps no conversation for later."""
+    return TurnRunner(
+        backend,
+        media or ScriptedMedia(),
+        tokenizer or WordTokenizer(),
+        OpenCalls(ttl_s=60),
+        WarmThreads(WarmRules(most=0, ttl_s=60, most_characters=0)),
+        Watch(patience),
+    )

@@ -1,0 +1,356 @@
+"""One turn from request to end, on a backend that does as it is told."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.engine.scripted_backend import (
+    USAGE,
+    ScriptedBackend,
+    ScriptedMedia,
+    Turn,
+    WordTokenizer,
+    runner_on,
+    saying,
+)
+from turnbridge.engine.conformance import Conformance, repair_instruction
+from turnbridge.engine.limits import NARRATION
+from turnbridge.engine.timing import Patience
+from turnbridge.turn.errors import (
+    BackendUnavailable,
+    GatewayError,
+    InvalidRequest,
+    OutputRejected,
+    TurnTimeout,
+    UpstreamFailed,
+)
+from turnbridge.turn.events import (
+    MessageDone,
+    MessageStarted,
+    SummaryDelta,
+    Terminal,
+    TextDelta,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    TurnIncomplete,
+    Usage,
+)
+from turnbridge.turn.items import FilePart, FunctionCall, FunctionCallOutput, ImagePart, Message, TextPart
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def words(text: str, role: str = "user") -> Message:
+    return Message(role=role, parts=(TextPart(text=text),))  # type: ignore[arg-type]  # One of the roles.
+
+
+ASKED = TurnRequest(model="m", items=(words("one two"),), instructions="three")
+AS_JSON = replace(ASKED, output=AnyJsonObject())
+
+
+@asynccontextmanager
+async def running(backend: ScriptedBackend, request: TurnRequest) -> AsyncIterator[AsyncIterator[Sequence[TurnEvent]]]:
+    async with aclosing(runner_on(backend).run(request)) as batches:
+        yield batches
+
+
+async def events_of(backend: ScriptedBackend, request: TurnRequest) -> list[TurnEvent]:
+    async with running(backend, request) as batches:
+        events = [event async for batch in batches for event in batch]
+    assert [event for event in events if isinstance(event, Terminal)] == events[-1:], "one terminal event, at the end"
+    assert backend.running == 0, "no conversation stays open"
+    return events
+
+
+async def test_the_models_words_are_handed_on_batch_by_batch() -> None:
+    backend = ScriptedBackend([saying("hel", "lo")])
+    async with running(backend, ASKED) as batches:
+        assert [batch async for batch in batches] == saying("hel", "lo")
+    assert (backend.opened, backend.added) == ([ASKED], [()])
+
+
+async def test_the_model_is_shown_what_media_the_request_points_at() -> None:
+    inline = ImagePart(url="data:image/png;base64,AA==", param="p0")
+    linked = ImagePart(url="https://example.test/a.png", detail="high", param="p1")
+    file = FilePart(filename="notes.txt", mime_type=None, data=b"x", param="p2")
+    call = FunctionCall(call_id="c", name="look", arguments="{}")
+    backend = ScriptedBackend([saying("ok")])
+    await events_of(
+        backend,
+        replace(
+            ASKED,
+            items=(
+                Message(role="user", parts=(TextPart(text="see"), inline, linked, file)),
+                call,
+                FunctionCallOutput(call_id="c", output=(linked, file)),
+            ),
+        ),
+    )
+    fetched = replace(linked, url="data:image/png;base64,https://example.test/a.png@p1")
+    text = TextPart(text="text of notes.txt")
+    assert backend.opened[0].items == (
+        Message(role="user", parts=(TextPart(text="see"), inline, fetched, text)),
+        call,
+        FunctionCallOutput(call_id="c", output=(fetched, text)),
+    )
+
+
+async def test_media_that_cannot_be_had_fails_the_turn_before_codex_is_asked() -> None:
+    refusal = InvalidRequest("no such image", param="p")
+
+    class NoMedia(ScriptedMedia):
+        async def image(self, url: str, *, param: str) -> str:
+            del url, param
+            raise refusal
+
+    backend = ScriptedBackend([saying("never")])
+    picture = Message(role="user", parts=(ImagePart(url="https://example.test/a.png", param="p"),))
+    async with aclosing(runner_on(backend, media=NoMedia()).run(replace(ASKED, items=(picture,)))) as batches:
+        assert [batch async for batch in batches] == [[TurnFailed(refusal)]]
+    assert backend.opened == []
+
+
+# --- Where the client wants the answer to end ---
+
+
+@pytest.mark.parametrize(
+    ("request_", "said", "ending"),
+    [
+        (replace(ASKED, stop=("END",)), "four five ", TurnCompleted),
+        (replace(ASKED, max_output_tokens=3), "four five", TurnIncomplete),
+    ],
+    ids=["stop sequence", "token limit"],
+)
+async def test_an_answer_that_is_cut_off_is_interrupted_before_its_end_is_handed_out(
+    request_: TurnRequest, said: str, ending: type[TurnCompleted | TurnIncomplete]
+) -> None:
+    backend = ScriptedBackend([saying("four five EN", "D six", " and much more")])
+    events: list[TurnEvent] = []
+    async with running(backend, request_) as batches:
+        async for batch in batches:
+            events += batch
+            assert backend.running == (0 if isinstance(batch[-1], Terminal) else 1)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == said
+    # Codex counts no turn that was interrupted: "three\none two" and what was said.
+    counted = Usage(input=5, output=WordTokenizer().count(said), estimated=True)
+    expected = TurnCompleted(counted) if ending is TurnCompleted else TurnIncomplete("max_output_tokens", counted)
+    assert events[-1] == expected
+
+
+async def test_pieces_that_might_become_a_stop_sequence_are_held_back_and_then_told() -> None:
+    events = await events_of(ScriptedBackend([saying("four ", "E", "N", "T", "!")]), replace(ASKED, stop=("END",)))
+    told = [TextDelta("m", "four "), TextDelta("m", "ENT"), TextDelta("m", "!")]
+    assert events == [MessageStarted("m", None), *told, MessageDone("m", None, "four ENT!"), TurnCompleted(USAGE)]
+
+
+async def test_an_answer_that_keeps_within_its_limits_has_the_exact_usage() -> None:
+    backend = ScriptedBackend([saying("four ", "five")])
+    events = await events_of(backend, replace(ASKED, stop=("END",), max_output_tokens=3))
+    assert events[-1] == TurnCompleted(USAGE)
+
+
+async def test_an_answer_that_the_provider_cut_off_without_a_count_is_counted_here() -> None:
+    ending = TurnIncomplete("content_filter", Usage(estimated=True))
+    spoken: list[TurnEvent] = [
+        SummaryDelta("r", 0, "hm "),
+        MessageStarted("m", None),
+        TextDelta("m", "four five"),
+        ending,
+    ]
+    events = await events_of(ScriptedBackend([[spoken]]), ASKED)
+    assert events == [*spoken[:-1], TurnIncomplete("content_filter", Usage(input=5, output=5, estimated=True))]
+
+
+# --- The shape that the client asked for ---
+
+SCHEMA = JsonOfSchema(
+    name="point", schema={"type": "object", "required": ["x"]}, description="A place.", strict=True, enforced=True
+)
+GOOD, BAD = '{"x": 1}', '{"y": 1}'
+PROBLEM = Conformance.for_schema(SCHEMA.schema).problem(BAD) or ""
+
+
+def rejected(problem: str, usage: Usage) -> tuple[type[GatewayError], str, Usage]:
+    return OutputRejected, f"The model's answer does not conform to the requested format: {problem}", usage
+
+
+def failure(event: TurnEvent) -> tuple[type[GatewayError], str, Usage]:
+    assert isinstance(event, TurnFailed)
+    return type(event.error), event.error.message, event.usage
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("output", [SCHEMA, AnyJsonObject()], ids=["schema", "object"])
+async def test_an_answer_that_conforms_is_handed_on(streamed: bool, output: AnyJsonObject | JsonOfSchema) -> None:
+    backend = ScriptedBackend([saying('{"x"', ": 1}")])
+    events = await events_of(backend, replace(ASKED, output=output, streamed=streamed))
+    assert events == [event for batch in saying('{"x"', ": 1}") for event in batch]
+    assert backend.opened[0].items == ASKED.items
+
+
+async def test_a_schema_that_the_provider_cannot_enforce_is_put_into_words() -> None:
+    backend = ScriptedBackend([saying(GOOD)])
+    await events_of(backend, replace(ASKED, output=replace(SCHEMA, enforced=False)))
+    told, *asked = backend.opened[0].items
+    assert tuple(asked) == ASKED.items
+    assert told == words(
+        "Answer only with JSON named `point` (A place.) that conforms to this JSON Schema:\n"
+        '{"type": "object", "required": ["x"]}',
+        "developer",
+    )
+
+
+async def test_narration_is_no_part_of_the_answer_that_must_conform() -> None:
+    narration: list[TurnEvent] = [MessageStarted("n", NARRATION), MessageDone("n", NARRATION, "Let me see.")]
+    backend = ScriptedBackend([[narration, *saying(GOOD)]])
+    assert (await events_of(backend, AS_JSON))[-1] == TurnCompleted(USAGE)
+
+
+async def test_an_answer_that_does_not_conform_is_repaired_once_on_the_same_thread() -> None:
+    backend = ScriptedBackend([saying(BAD), saying(GOOD)])
+    events = await events_of(backend, replace(ASKED, output=SCHEMA))
+    assert events == [event for batch in saying(GOOD, usage=USAGE + USAGE) for event in batch]
+    assert len(backend.opened) == 1
+    assert backend.added == [(), [words(repair_instruction(PROBLEM))]]
+
+
+async def test_an_answer_that_repair_does_not_help_is_rejected() -> None:
+    backend = ScriptedBackend([saying("no"), saying(BAD)])
+    events = await events_of(backend, replace(ASKED, output=SCHEMA))
+    assert failure(events[-1]) == rejected(PROBLEM, USAGE + USAGE)
+
+
+CUT_OFF = Usage(input=5, output=1, estimated=True)
+BROKEN = UpstreamFailed("gone")
+
+
+@pytest.mark.parametrize(
+    ("second", "request_", "ending"),
+    [
+        ([[TurnIncomplete("content_filter", USAGE)]], AS_JSON, TurnIncomplete("content_filter", USAGE + USAGE)),
+        ([[TurnFailed(BROKEN, USAGE)]], AS_JSON, TurnFailed(BROKEN, USAGE + USAGE)),
+        (
+            saying("four five six"),
+            replace(AS_JSON, max_output_tokens=1),
+            TurnIncomplete("max_output_tokens", USAGE + CUT_OFF),
+        ),
+    ],
+    ids=["incomplete", "failed", "cut off here"],
+)
+async def test_however_a_repair_ends_its_usage_has_both_attempts(
+    second: Turn, request_: TurnRequest, ending: Terminal
+) -> None:
+    events = await events_of(ScriptedBackend([saying("no"), second]), request_)
+    assert events[-1] == ending
+
+
+async def test_a_streamed_answer_that_does_not_conform_fails_at_its_end() -> None:
+    backend = ScriptedBackend([saying('{"y"', ": 1}")])
+    async with running(backend, replace(ASKED, output=SCHEMA, streamed=True)) as batches:
+        got = [batch async for batch in batches]
+    expected = saying('{"y"', ": 1}")
+    assert (got[:-1], got[-1][:-1]) == (expected[:-1], expected[-1][:-1])
+    assert failure(got[-1][-1]) == rejected(PROBLEM, USAGE)
+    assert backend.added == [()]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_json_before_a_stop_sequence_conforms(streamed: bool) -> None:
+    backend = ScriptedBackend([saying('{"x": 1}', "\n\nThat is it.")])
+    events = await events_of(backend, replace(AS_JSON, stop=("\n\n",), streamed=streamed))
+    assert isinstance(events[-1], TurnCompleted)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == '{"x": 1}'
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_answer_that_is_incomplete_need_not_conform(streamed: bool) -> None:
+    backend = ScriptedBackend([saying('{"x": ', "12345", " }")])
+    events = await events_of(backend, replace(AS_JSON, max_output_tokens=2, streamed=streamed))
+    assert isinstance(events[-1], TurnIncomplete)
+    assert len(backend.added) == 1
+
+
+# --- How a turn fails, and how it is left ---
+
+
+@pytest.mark.parametrize(
+    "turn", [UpstreamFailed("x"), [[TurnFailed(UpstreamFailed("x"), USAGE)]]], ids=["opening", "turn"]
+)
+async def test_a_failure_becomes_the_end_of_the_turn(turn: Turn | GatewayError) -> None:
+    (ended,) = await events_of(ScriptedBackend([turn]), ASKED)
+    assert failure(ended)[:2] == (UpstreamFailed, "x")
+
+
+async def test_a_failure_in_the_middle_comes_after_what_was_said() -> None:
+    error = UpstreamFailed("x")
+    turn: Turn = [*saying("hel")[:2], [TurnFailed(error, USAGE)]]
+    events = await events_of(ScriptedBackend([turn]), ASKED)
+    assert events == [MessageStarted("m", None), TextDelta("m", "hel"), TurnFailed(error, USAGE)]
+
+
+async def test_a_turn_whose_codex_dies_before_it_said_anything_begins_again_once() -> None:
+    dead = [[TurnFailed(BackendUnavailable("Codex ended"))]]
+    backend = ScriptedBackend([dead, saying("hello")])
+    assert await events_of(backend, ASKED) == [event for batch in saying("hello") for event in batch]
+    assert backend.opened == [ASKED, ASKED]
+
+    backend = ScriptedBackend([dead, dead, saying("never")])
+    (ended,) = await events_of(backend, ASKED)
+    assert failure(ended)[0] is BackendUnavailable
+    assert len(backend.opened) == 2
+
+
+async def test_a_turn_whose_codex_dies_after_it_said_something_fails() -> None:
+    dead = BackendUnavailable("Codex ended")
+    backend = ScriptedBackend([[*saying("hel")[:2], [TurnFailed(dead)]], saying("never")])
+    assert (await events_of(backend, ASKED))[-1] == TurnFailed(dead)
+
+
+@pytest.mark.parametrize("read", [1, 2])
+async def test_closing_the_iterator_gives_the_conversation_up(read: int) -> None:
+    backend = ScriptedBackend([saying("hel", "lo")])
+    async with running(backend, ASKED) as batches:
+        for _ in range(read):
+            await anext(batches)
+        assert backend.running == 1
+    assert backend.running == 0
+
+
+async def test_a_defect_is_not_dressed_up_as_a_failed_turn_and_still_gives_the_conversation_up() -> None:
+    class Defective(WordTokenizer):
+        def count(self, text: str) -> int:
+            raise LookupError(text)
+
+    backend = ScriptedBackend([saying("four five")])
+    runner = runner_on(backend, tokenizer=Defective())
+    with pytest.raises(LookupError):
+        async with aclosing(runner.run(replace(ASKED, max_output_tokens=1))) as batches:
+            [batch async for batch in batches]
+    assert backend.running == 0
+
+
+@pytest.mark.parametrize(
+    ("patience", "words"),
+    [(Patience(silence_s=0.05, whole_s=60), "silent for 0.05 seconds"), (Patience(silence_s=60, whole_s=0.05), "0.05")],
+    ids=["silence", "whole"],
+)
+async def test_a_turn_that_takes_too_long_fails_and_is_given_up(patience: Patience, words: str) -> None:
+    backend = ScriptedBackend([saying("never")], pace_s=60)
+    async with aclosing(runner_on(backend, patience=patience).run(ASKED)) as batches:
+        (ended,) = [event async for batch in batches for event in batch]
+    error, told, _ = failure(ended)
+    assert (error, words in told, backend.running) == (TurnTimeout, True, 0)
+
+
+@pytest.mark.parametrize("request_", [ASKED, AS_JSON, replace(ASKED, stop=("10}}",))], ids=["text", "json", "stop"])
+async def test_a_model_that_speaks_is_not_silent(request_: TurnRequest) -> None:
+    """Also while its words are held back to be checked."""
+    turn = saying("{", '"a"', ": ", "1", "0", "}")
+    backend = ScriptedBackend([turn], pace_s=0.05)
+    async with aclosing(runner_on(backend, patience=Patience(silence_s=0.2, whole_s=60)).run(request_)) as batches:
+        events = [event async for batch in batches for event in batch]
+    assert events[-1] == TurnCompleted(USAGE)

@@ -1,0 +1,245 @@
+"""The command as a user runs it: a process of its own, with a home of its own."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from turnbridge import __version__
+from turnbridge.cli import EXIT_CONFIG
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+PATIENCE_S = 20
+"""After this a test has failed."""
+
+READY_S = 3
+"""A second start is to be ready within this."""
+
+
+def environment(directory: Path, **variables: str) -> dict[str, str]:
+    usual = {"PATH": os.environ["PATH"], "HOME": str(directory), "PROXY_DATA_DIR": str(directory / "data")}
+    return {**usual, "WORKER_COUNT": "1", **variables}
+
+
+@dataclass(slots=True)
+class Finished:
+    status: int
+    out: str
+    err: str
+
+
+async def run(directory: Path, *words: str, **variables: str) -> Finished:
+    """Run `turnbridge` to its end."""
+    process = await start(directory, *words, **variables)
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
+    return Finished(process.returncode or 0, out.decode(), err.decode())
+
+
+async def start(directory: Path, *words: str, **variables: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "turnbridge", *words),
+        env=environment(directory, **variables),
+        cwd=directory,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@dataclass(slots=True)
+class Serving:
+    """A running `turnbridge serve`, and what it has printed."""
+
+    process: asyncio.subprocess.Process
+    printed: str
+    data_dir: Path
+    url: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.url = self.shown(r"Base URL +(\S+)/v1$")
+
+    def shown(self, pattern: str) -> str:
+        """Return what the pattern finds in the printed text."""
+        found = re.search(pattern, self.printed, re.MULTILINE | re.DOTALL)
+        assert found, self.printed
+        return found[1]
+
+    async def ready(self) -> None:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            while (await client.get(f"{self.url}/readyz")).status_code != 200:  # noqa: ASYNC110 - as probes do
+                await asyncio.sleep(0.02)
+
+    async def end(self, number: signal.Signals) -> Finished:
+        """Send a signal, and return what is left of the process."""
+        self.process.send_signal(number)
+        out, err = await self.process.communicate()
+        return Finished(self.process.returncode or 0, out.decode(), err.decode())
+
+    def codex_pids(self) -> list[int]:
+        """Return the processes that have our data directory on their command line, which are all Codex."""
+        if not Path("/proc/self/cmdline").exists():
+            pytest.skip("only Linux shows the command lines of processes")
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = path.read_bytes()
+            except OSError:  # It has just ended.
+                continue
+            if os.fsencode(self.data_dir) in command:
+                found.append(int(path.parent.name))
+        return found
+
+    async def until_codex_is_gone(self) -> None:
+        while self.codex_pids():  # noqa: ASYNC110 - nobody tells when a process ends that is not ours
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def serving(directory: Path, *words: str, **variables: str) -> AsyncIterator[Serving]:
+    """Run the demo on a free port; afterwards it has ended, if need be by force."""
+    process = await start(directory, "serve", "--demo", "--port", "0", *words, **variables)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            printed = ""
+            while "print(" not in printed:
+                line = await process.stdout.readline()
+                if not line:
+                    _, err = await process.communicate()
+                    pytest.fail(f"It ended early: {printed}{err.decode()}")
+                printed += line.decode()
+            yield (gateway := Serving(process, printed, directory / "data"))
+            for pid in gateway.codex_pids():
+                os.kill(pid, signal.SIGKILL)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+async def test_the_version_is_printed(tmp_path: Path) -> None:
+    assert await run(tmp_path, "--version") == Finished(0, f"turnbridge {__version__}\n", "")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.test"])
+async def test_other_addresses_than_loopback_need_a_key_that_the_user_chose(tmp_path: Path, host: str) -> None:
+    refused = await run(tmp_path, "serve", "--demo", "--host", host, "--port", "0")
+    assert (refused.status, refused.out) == (EXIT_CONFIG, "")
+    assert refused.err == (
+        f"Refusing to listen on {host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
+        "or listen on 127.0.0.1.\n"
+    )
+
+
+async def test_an_empty_key_in_the_file_is_not_one_that_the_user_chose(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('PROXY_API_KEY = ""\nPROXY_HOST = "192.0.2.1"')
+    refused = await run(tmp_path, "serve", "--demo", PROXY_CONFIG=str(tmp_path / "c.toml"))
+    assert refused.err.startswith("Refusing to listen on 192.0.2.1 with a generated key.")
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = await run(tmp_path, "serve", "--demo", "--port", str(port))
+    words = f"Cannot listen on 127.0.0.1:{port}: Address already in use. Choose another port with --port.\n"
+    assert refused == Finished(EXIT_CONFIG, "", words)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("PORT", "many"), ("PROXY_MAX_BODY_MB", "-1"), ("PROXY_LOG_LEVEL", "loud")]
+)
+async def test_a_bad_setting_is_refused_by_its_name_without_a_traceback(tmp_path: Path, name: str, value: str) -> None:
+    refused = await run(tmp_path, "serve", "--demo", **{name: value})
+    assert (refused.status, refused.out) == (EXIT_CONFIG, "")
+    assert name in refused.err
+    assert "Traceback" not in refused.err
+
+
+async def test_what_is_printed_can_be_pasted(tmp_path: Path) -> None:
+    async with serving(tmp_path, PROXY_PROT="1") as gateway:
+        await gateway.ready()
+        curl = gateway.shown(r"^(curl .*?\}')$")
+        pasted = {"python": [sys.executable, "-c", gateway.shown(r"^(from openai .*)")]}
+        if shutil.which("curl"):
+            pasted["curl"] = ["sh", "-c", curl]
+        said = {}
+        for name, command in pasted.items():
+            ran = await asyncio.create_subprocess_exec(
+                *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+            )
+            said[name] = (await ran.communicate())[0].decode()
+        ended = await gateway.end(signal.SIGTERM)
+    assert all("Hello!" in text for text in said.values()), said
+    assert "warning: PROXY_PROT is set, but there is no such setting." in ended.err
+
+
+async def test_the_second_start_is_quick_and_has_the_same_key(tmp_path: Path) -> None:
+    keys = []
+    for _ in range(2):
+        began = time.monotonic()
+        async with serving(tmp_path) as gateway:
+            await gateway.ready()
+            took = time.monotonic() - began
+            keys.append(gateway.shown(r"API key +(\S+)$"))
+            await gateway.end(signal.SIGTERM)
+    file = tmp_path / "data" / "api-key"
+    assert keys == [file.read_text().strip()] * 2
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert took < READY_S
+    assert names_in(tmp_path) == ["data"], "nothing is written anywhere else"
+
+
+async def test_a_key_that_the_user_chose_is_not_printed(tmp_path: Path) -> None:
+    async with serving(tmp_path, PROXY_API_KEY="sk-my-own-secret") as gateway, httpx2.AsyncClient() as client:
+        headers = {"authorization": "Bearer sk-my-own-secret"}
+        assert (await client.get(f"{gateway.url}/v1/models", headers=headers)).status_code == 200
+        ended = await gateway.end(signal.SIGTERM)
+    assert "sk-my-own-secret" not in gateway.printed + ended.out + ended.err
+    assert not (tmp_path / "data" / "api-key").exists()
+
+
+@pytest.mark.parametrize(("number", "ready"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGINT, False)])
+async def test_a_signal_ends_everything_cleanly(tmp_path: Path, number: signal.Signals, ready: bool) -> None:
+    """Also while Codex is still starting."""
+    async with serving(tmp_path) as gateway:
+        if ready:
+            await gateway.ready()
+            assert gateway.codex_pids()
+        ended = await gateway.end(number)
+        left = gateway.codex_pids()
+    assert (ended.status, left) == (0, [])
+    assert "Traceback" not in ended.err
+
+
+async def test_a_codex_that_hangs_does_not_outlive_the_gateway(tmp_path: Path) -> None:
+    async with serving(tmp_path) as gateway:
+        await gateway.ready()
+        for pid in gateway.codex_pids():
+            os.kill(pid, signal.SIGSTOP)
+        ended = await gateway.end(signal.SIGTERM)
+        assert (ended.status, gateway.codex_pids()) == (0, [])
+
+
+async def test_a_gateway_that_is_killed_leaves_no_codex_behind(tmp_path: Path) -> None:
+    async with serving(tmp_path) as gateway:
+        await gateway.ready()
+        assert gateway.codex_pids()
+        await gateway.end(signal.SIGKILL)
+        await gateway.until_codex_is_gone()
