@@ -40,7 +40,7 @@ def convert(value: Json, shape: type[T], *, param: str = "") -> T:
 
 def unknown_fields(body: JsonObject, shape: type[msgspec.Struct]) -> list[str]:
     """Return the names in `body` that `shape` does not know and that carry a value."""
-    known = {field.encode_name for field in msgspec.structs.fields(shape)}
+    known = shape.__struct_encode_fields__
     return [name for name, value in body.items() if name not in known and value is not None]
 
 

@@ -1,0 +1,1 @@
+"""Measurements: everything side by side in one run, as ratios."""
