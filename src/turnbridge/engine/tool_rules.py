@@ -93,6 +93,7 @@ class ToolRules:
         ending = batch[-1]
         if isinstance(ending, CallsAwaited):
             self._usage += ending.usage
+            self._restore_order(ending.order)
             return self._judge_calls(batch)
         if isinstance(ending, TurnCompleted):
             self._usage += ending.usage
@@ -102,6 +103,12 @@ class ToolRules:
         if isinstance(ending, TurnIncomplete | TurnFailed) and not ending.usage.estimated:
             return [*batch[:-1], replace(ending, usage=self._usage + ending.usage)], None
         return batch, None
+
+    def _restore_order(self, order: Sequence[str]) -> None:
+        """Put what the model said in its last response into the order in which it said it."""
+        place = {item_id: number for number, item_id in enumerate(order)}
+        before = [item for item in self._said if _id_of(item) not in place]
+        self._said = [*before, *sorted((i for i in self._said if _id_of(i) in place), key=lambda i: place[_id_of(i)])]
 
     def _judge_calls(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
         calls = [event for event in batch if isinstance(event, FunctionCallDone)]
@@ -149,6 +156,10 @@ class ToolRules:
         reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
         self._said.append(reminder)
         return rest, self._conversation.run([reminder])
+
+
+def _id_of(item: Item) -> str:
+    return "" if isinstance(item, RawItem) else item.id or ""
 
 
 def _item_of(event: TurnEvent) -> Item | None:

@@ -15,7 +15,7 @@ from turnbridge.engine.timing import TimedConversation, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
 from turnbridge.engine.warm_threads import WarmThreads
-from turnbridge.turn.errors import BackendUnavailable, GatewayError, OutputRejected
+from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected
 from turnbridge.turn.events import (
     CallsAwaited,
     MessageStarted,
@@ -77,7 +77,7 @@ class TurnRunner:
                 ready = replace(ready, summary=None)
             # As long as nothing has been told, a turn may begin again.
             for attempt in itertools.count(1):
-                async with aclosing(await self._begin(ready, served)) as batches:
+                async with aclosing(self._attempt(ready, served)) as batches:
                     first = await anext(batches)
                     if (again := await self._again(ready, first, attempt)) is not None:
                         ready = again
@@ -88,6 +88,17 @@ class TurnRunner:
                     return
         except GatewayError as error:
             yield [TurnFailed(error)]
+
+    async def _attempt(self, request: TurnRequest, served: Served) -> Batches:
+        """Yield one attempt at the turn; that Codex died while it was being opened is told like any other failure."""
+        try:
+            source = await self._begin(request, served)
+        except BackendLost as error:
+            yield [TurnFailed(error)]
+            return
+        async with aclosing(source) as batches:
+            async for batch in batches:
+                yield batch
 
     async def _begin(self, request: TurnRequest, served: Served) -> Batches:
         """Return the answer to come: of the turn or thread that this request continues, or of one that replays it."""
@@ -109,7 +120,7 @@ class TurnRunner:
         failed = first[0]
         if not isinstance(failed, TurnFailed):
             return None
-        if isinstance(failed.error, BackendUnavailable):
+        if isinstance(failed.error, BackendLost):
             # Codex died under the turn, or while it waited. If that happens again, the turn itself may be the cause.
             return request if attempt == 1 else None
         if failed.error.param == SUMMARY_PARAM and request.summary is not None and not request.summary_needed:

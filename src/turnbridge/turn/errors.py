@@ -17,6 +17,7 @@ GatewayError
 ├── UpstreamFailed          the provider failed
 │   └── UpstreamOverloaded  the provider is at capacity
 ├── BackendUnavailable      no Codex process can take the turn
+│   └── BackendLost         the one that ran it is gone
 ├── TurnTimeout             the turn took longer than it may
 └── InternalFault           our own defect
 
@@ -136,6 +137,10 @@ class BackendUnavailable(GatewayError):
     """No Codex process can take the turn now."""
 
     code = "backend_unavailable"
+
+
+class BackendLost(BackendUnavailable):
+    """The Codex process that ran the turn is gone; another one may do better."""
 
 
 class TurnTimeout(GatewayError):

@@ -125,6 +125,8 @@ class CallsAwaited:
     """The model waits for the outputs of its calls: this answer is over, the turn is not."""
 
     usage: Usage
+    order: tuple[str, ...] = ()
+    """The ids of what the model said, in its own order: calls are told last, and may have been made before."""
 
 
 IncompleteReason: TypeAlias = Literal["max_output_tokens", "content_filter"]

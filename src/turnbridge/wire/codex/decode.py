@@ -57,6 +57,7 @@ class TurnDecoder:
         self._allow_truncation = allow_truncation
         self._calls: list[ev.FunctionCallDone] = []
         self._known_calls: set[str] = set()
+        self._order: list[str] = []
         self._messages: dict[str, _OpenMessage] = {}
         self._thoughts: dict[str, _OpenReasoning] = {}
         self._usage = ev.Usage()
@@ -155,6 +156,7 @@ class TurnDecoder:
 
     def _raw_item(self, raw: msgspec.Raw) -> list[ev.TurnEvent]:
         item = _raw_item.decode(raw)
+        self._order.append(item.id or item.call_id or "")
         if item.type == "message" and item.role == "assistant":
             return self._message_done(item)
         if item.type == "reasoning":
@@ -181,7 +183,8 @@ class TurnDecoder:
         if not self._calls:
             return []
         calls, self._calls = self._calls, []
-        return [*calls, *self._end(ev.CallsAwaited(self._usage))]
+        order, self._order = tuple(self._order), []
+        return [*calls, *self._end(ev.CallsAwaited(self._usage, order))]
 
     def _asked(self, asked: schema.ToolCallAsked) -> list[ev.TurnEvent]:
         """Report a call that came by no item of its own: a script of the model's made it (code mode).

@@ -1,0 +1,236 @@
+"""Turns that wait for a client: which request goes on with them, how long they are kept, and what is remembered."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.engine.scripted_backend import ScriptedBackend, ScriptedConversation
+from turnbridge.engine import tool_calls
+from turnbridge.engine.tool_calls import MOST_PARKED, Leg, OpenCalls
+from turnbridge.turn.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    ImagePart,
+    Item,
+    Message,
+    Part,
+    RawItem,
+    Reasoning,
+    Role,
+    TextPart,
+)
+from turnbridge.turn.request import Tool, TurnRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def said(text: str, role: Role = "user", phase: str | None = None) -> Message:
+    return Message(role=role, parts=(TextPart(text=text),), phase=phase)
+
+
+def call(call_id: str, arguments: str = '{"n": 1}') -> FunctionCall:
+    return FunctionCall(call_id=call_id, name="f", arguments=arguments)
+
+
+def output(call_id: str, text: str | tuple[Part, ...] = "done") -> FunctionCallOutput:
+    return FunctionCallOutput(call_id=call_id, output=text)
+
+
+TOOL = Tool(name="f", description="", parameters={"type": "object"})
+ASKED = TurnRequest(model="m", items=(said("hi"),), tools=(TOOL,))
+THOUGHT = Reasoning(id="rs", summary=("Hm.",), content=None, encrypted="SECRET")
+SEARCH = RawItem(item={"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}})
+NARRATED = said("I look.", "assistant", "commentary")
+ANSWERED = said("Wait.", "assistant")
+LEG = Leg(items=(THOUGHT, NARRATED, SEARCH, ANSWERED, call("a"), call("b")), shown=("a", "b"))
+TOLD = (ANSWERED, call("a"), call("b"))
+OUTPUTS = (output("a"), output("b"))
+
+
+def conversation() -> ScriptedConversation:
+    return ScriptedConversation(ScriptedBackend([], running=1))
+
+
+def parked(leg: Leg = LEG, *, ttl_s: float = 60) -> tuple[OpenCalls, ScriptedConversation]:
+    """Return calls among which one turn waits."""
+    calls, waiting = OpenCalls(ttl_s=ttl_s), conversation()
+    calls.park(ASKED, waiting, leg)
+    return calls, waiting
+
+
+def continued(*items: Item) -> TurnRequest:
+    return replace(ASKED, items=(*ASKED.items, *items))
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        TOLD,
+        (NARRATED, *TOLD),
+        (THOUGHT, NARRATED, SEARCH, *TOLD),
+        (replace(THOUGHT, encrypted=None), *TOLD),
+        (said("I look.\n\nWait.", "assistant"), *TOLD[1:]),
+        (ANSWERED, call("a", '{ "n" : 1 }'), call("b")),
+    ],
+    ids=["chat", "narrated", "whole", "without secrets", "joined", "arguments written anew"],
+)
+async def test_a_request_with_a_true_account_and_all_outputs_goes_on(account: tuple[Item, ...]) -> None:
+    calls, waiting = parked()
+    claim = calls.claim(continued(*account, *reversed(OUTPUTS)))
+    assert claim is not None
+    assert (claim.conversation, claim.outputs, calls.waiting) == (waiting, list(OUTPUTS), 0)
+    assert waiting.alive
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (*TOLD, output("a")),
+        (*TOLD, *OUTPUTS, said("And?")),
+        (said("More."), *TOLD, *OUTPUTS),
+        (*TOLD[1:], *OUTPUTS),
+        (said("Wait!", "assistant"), *TOLD[1:], *OUTPUTS),
+        (ANSWERED, call("b"), call("a"), *OUTPUTS),
+        (ANSWERED, call("a", '{"n": true}'), call("b"), *OUTPUTS),
+        (ANSWERED, call("a", "[" * 100_000), call("b"), *OUTPUTS),
+        (replace(THOUGHT, summary=("Ha!",)), *TOLD, *OUTPUTS),
+        (replace(THOUGHT, encrypted="OTHER"), *TOLD, *OUTPUTS),
+        (RawItem(item={**SEARCH.item, "id": "other"}), *TOLD, *OUTPUTS),
+    ],
+    ids=[
+        "an output missing",
+        "text after",
+        "text before",
+        "answer left out",
+        "answer edited",
+        "order changed",
+        "1 is not true",
+        "endless arguments",
+        "thought edited",
+        "secret edited",
+        "search edited",
+    ],
+)
+async def test_any_other_history_does_not_go_on_and_the_turn_still_waits(items: tuple[Item, ...]) -> None:
+    calls, waiting = parked()
+    assert calls.claim(continued(*items)) is None
+    assert (waiting.alive, calls.waiting) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        replace(continued(*TOLD, *OUTPUTS), model="other"),
+        replace(continued(*TOLD, *OUTPUTS), instructions="Be kind."),
+        replace(continued(*TOLD, *OUTPUTS), tools=()),
+        replace(continued(*TOLD, *OUTPUTS), effort="low"),
+        replace(ASKED, items=(said("ho"), *TOLD, *OUTPUTS)),
+    ],
+    ids=["model", "instructions", "tools", "effort", "history"],
+)
+async def test_a_request_that_asks_otherwise_does_not_go_on(request_: TurnRequest) -> None:
+    calls, _ = parked()
+    assert calls.claim(request_) is None
+
+
+async def test_a_turn_goes_on_once() -> None:
+    calls, _ = parked()
+    assert calls.claim(continued(*TOLD, *OUTPUTS)) is not None
+    assert calls.claim(continued(*TOLD, *OUTPUTS)) is None
+
+
+async def test_a_turn_whose_codex_is_gone_does_not_go_on() -> None:
+    calls, waiting = parked()
+    waiting.alive = False
+    assert calls.claim(continued(*TOLD, *OUTPUTS)) is None
+
+
+async def test_a_turn_whose_output_codex_would_bend_is_given_up() -> None:
+    calls, waiting = parked()
+    image = ImagePart(url="data:image/png;base64,AA==", detail="high", param="p")
+    assert calls.claim(continued(*TOLD, output("a", (image,)), output("b"))) is None
+    assert (waiting.alive, calls.waiting) == (False, 0)
+
+
+async def test_outputs_that_the_gateway_gives_itself_go_along() -> None:
+    alone = Leg(items=(call("a"), call("b")), shown=("a",), presets=(output("b", "Not run."),))
+    calls, _ = parked(alone)
+    claim = calls.claim(continued(call("a"), output("a")))
+    assert claim is not None
+    assert claim.outputs == [output("a"), output("b", "Not run.")]
+
+
+async def test_a_turn_that_nobody_comes_back_to_is_given_up_in_time() -> None:
+    given_up = asyncio.Event()
+
+    class Leaving(ScriptedConversation):
+        def close(self) -> None:
+            given_up.set()
+
+    calls = OpenCalls(ttl_s=0.01)
+    calls.park(ASKED, Leaving(ScriptedBackend([])), LEG)
+    async with asyncio.timeout(5):
+        await given_up.wait()
+    assert calls.waiting == 0
+
+
+async def test_the_oldest_turn_makes_room() -> None:
+    calls = OpenCalls(ttl_s=60)
+    waiting = [conversation() for _ in range(MOST_PARKED + 2)]
+    for number, each in enumerate(waiting):
+        calls.park(ASKED, each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
+    assert [each.alive for each in waiting] == [False, False, *[True] * MOST_PARKED]
+    assert calls.waiting == MOST_PARKED
+    calls.close()
+    assert (any(each.alive for each in waiting), calls.waiting) == (False, 0)
+
+
+async def test_a_call_id_that_comes_again_gives_the_earlier_turn_up() -> None:
+    calls, first = parked()
+    second = conversation()
+    calls.park(ASKED, second, LEG)
+    assert (first.alive, second.alive, calls.waiting) == (False, True, 1)
+
+
+async def test_the_models_own_words_are_put_back_into_a_history() -> None:
+    calls, _ = parked()
+    calls.close()
+    history: tuple[Item, ...] = (
+        said("hi"),
+        *TOLD,
+        *reversed(OUTPUTS),
+        said("Thanks."),
+        said("You're welcome.", "assistant"),
+    )
+    assert calls.restored(history) == (said("hi"), *LEG.items, *OUTPUTS, *history[-2:])
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        (said("hi"), ANSWERED, call("a", '{"n": 2}'), call("b"), *OUTPUTS),
+        (said("hi"), *TOLD[:2], output("a")),
+        (said("hi"), call("x"), output("x")),
+        (said("hi"), THOUGHT, said("Hm?"), *TOLD, *OUTPUTS),
+        (RawItem(item={"type": "custom_tool_call", "call_id": "a"}), said("hi", "assistant")),
+    ],
+    ids=["edited", "a call dropped", "unknown", "a thought moved", "others' items"],
+)
+async def test_a_history_that_tells_it_otherwise_is_left_as_it_is(history: tuple[Item, ...]) -> None:
+    calls, _ = parked()
+    assert calls.restored(history) == history
+
+
+async def test_outputs_of_other_calls_are_not_lost_when_words_are_put_back() -> None:
+    calls, _ = parked()
+    history: tuple[Item, ...] = (call("x"), said("hi"), *TOLD, *OUTPUTS, output("x"))
+    assert calls.restored(history) == (call("x"), said("hi"), *LEG.items, *OUTPUTS, output("x"))
+
+
+async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED", 1)
+    calls, _ = parked()
+    calls.park(ASKED, conversation(), Leg(items=(THOUGHT, call("c")), shown=("c",)))
+    assert calls.restored((*TOLD, *OUTPUTS)) == (*TOLD, *OUTPUTS)
+    assert calls.restored((call("c"), output("c"))) == (THOUGHT, call("c"), output("c"))

@@ -1,0 +1,112 @@
+"""What the client demands of calls, on a conversation that does as it is told."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.engine.scripted_backend import ScriptedBackend, ScriptedConversation, saying
+from turnbridge.engine.tool_calls import Leg
+from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
+from turnbridge.turn.errors import OutputRejected
+from turnbridge.turn.events import (
+    CallsAwaited,
+    FunctionCallDone,
+    MessageDone,
+    ReasoningDone,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+    WebSearchDone,
+)
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, JsonObject, Message, RawItem, Reasoning, TextPart
+from turnbridge.turn.request import Tool, TurnRequest
+
+pytestmark = pytest.mark.anyio
+
+TOOL = Tool(
+    name="f",
+    description="",
+    parameters={"type": "object", "properties": {"n": {"type": "integer"}}},
+    strict=True,
+)
+ASKED = TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),), tools=(TOOL,))
+USAGE = Usage(input=10, cached=2, output=5, reasoning=1)
+
+
+def called(call_id: str, arguments: str = '{"n": 1}') -> FunctionCallDone:
+    return FunctionCallDone(f"fc_{call_id}", call_id, "f", arguments)
+
+
+def call(call_id: str, arguments: str = '{"n": 1}') -> FunctionCall:
+    return FunctionCall(call_id=call_id, name="f", arguments=arguments)
+
+
+async def applied(
+    request: TurnRequest, *turns: Sequence[Sequence[TurnEvent]]
+) -> tuple[list[TurnEvent], ToolRules, ScriptedBackend]:
+    """Return what the client sees of these turns, the rules after it, and what was said to the model."""
+    backend = ScriptedBackend([*turns])
+    conversation = ScriptedConversation(backend)
+    rules = ToolRules(conversation, request)
+    events = [event async for batch in rules.apply(conversation.run()) for event in batch]
+    return events, rules, backend
+
+
+async def test_the_models_order_is_kept_for_the_client_and_for_a_replay() -> None:
+    thought = ReasoningDone("rs", ("Hm.",), (), "S")
+    batch: list[TurnEvent] = [called("a"), thought, called("b"), CallsAwaited(USAGE)]
+    events, rules, _ = await applied(ASKED, [batch])
+    assert events == batch
+    known = Reasoning(id="rs", summary=("Hm.",), content=None, encrypted="S")
+    assert rules.leg == Leg(items=(call("a"), known, call("b")), shown=("a", "b"))
+
+
+async def test_a_client_that_runs_one_call_at_a_time_is_given_the_first() -> None:
+    events, rules, _ = await applied(
+        replace(ASKED, parallel_calls=False), [[called("a"), called("b"), CallsAwaited(USAGE)]]
+    )
+    assert events == [called("a"), CallsAwaited(USAGE)]
+    not_run = FunctionCallOutput(call_id="b", output=NOT_RUN_ALONE)
+    assert rules.leg == Leg(items=(call("a"), call("b")), shown=("a",), presets=(not_run,))
+
+
+async def test_what_was_said_to_correct_the_model_is_recorded_and_counted() -> None:
+    wrong: list[TurnEvent] = [called("a", '{"n": "one"}'), CallsAwaited(USAGE)]
+    events, rules, backend = await applied(ASKED, [wrong], [[called("b"), CallsAwaited(USAGE)]])
+    assert events == [called("b"), CallsAwaited(USAGE + USAGE)]
+    ((), (correction,)) = backend.added
+    assert rules.leg == Leg(items=(call("a", '{"n": "one"}'), correction, call("b")), shown=("b",))
+
+
+async def test_a_model_that_does_not_learn_fails_with_the_usage_of_its_corrections() -> None:
+    wrong: list[TurnEvent] = [called("a", "{"), CallsAwaited(USAGE)]
+    events, rules, _ = await applied(ASKED, [wrong], [wrong], [wrong])
+    (failed,) = events
+    assert isinstance(failed, TurnFailed)
+    assert isinstance(failed.error, OutputRejected)
+    assert (failed.error.error_code, failed.usage) == ("invalid_tool_arguments", USAGE + USAGE + USAGE)
+    assert rules.leg is None
+
+
+async def test_a_reminder_is_recorded_and_counted() -> None:
+    events, rules, backend = await applied(
+        replace(ASKED, must_call=True), saying("No.", usage=USAGE), [[called("a"), CallsAwaited(USAGE)]]
+    )
+    assert events[-2:] == [called("a"), CallsAwaited(USAGE + USAGE)]
+    reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
+    assert backend.added == [(), [reminder]]
+    answer = Message(role="assistant", parts=(TextPart(text="No."),))
+    assert rules.leg == Leg(items=(answer, reminder, call("a")), shown=("a",))
+
+
+async def test_a_search_meets_the_demand_for_a_call_and_is_remembered() -> None:
+    search = WebSearchDone("ws", {"type": "search", "query": "q"})
+    ending: list[TurnEvent] = [MessageDone("m", None, "Found."), TurnCompleted(USAGE)]
+    events, rules, backend = await applied(replace(ASKED, must_call=True), [[search], ending])
+    assert events == [search, *ending]
+    assert backend.added == [()]
+    action: JsonObject = {"type": "search", "query": "q"}
+    item: JsonObject = {"type": "web_search_call", "id": "ws", "status": "completed", "action": action}
+    assert rules.said[0] == RawItem(item=item)
