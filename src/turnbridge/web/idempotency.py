@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import assert_never
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -57,6 +58,7 @@ class _Recording:
         self.abandoned = asyncio.Event()
         self._work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._readers: set[_Reader] = set()
+        # Bytes that were recorded and dropped; None while all are kept.
         self._passed_on: int | None = None
         self._changed = asyncio.Event()
 
@@ -244,6 +246,8 @@ class AnswerOnce:
             case _Kept():
                 _mark_repeat(scope, found.context, b"replayed")
                 await found.play(send)
+            case _:
+                assert_never(found)
 
     async def _run(self, recording: _Recording, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the request for this client and for all that join; stay until it is over, even if this client leaves."""

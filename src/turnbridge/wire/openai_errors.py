@@ -33,6 +33,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.UpstreamFailed: Shape(502, "server_error"),
     errors.UpstreamOverloaded: Shape(503, "server_error"),
     errors.BackendUnavailable: Shape(503, "server_error"),
+    errors.BackendLost: Shape(503, "server_error"),
     errors.TurnTimeout: Shape(504, "server_error"),
     errors.InternalFault: Shape(500, "server_error"),
 }

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.wire.codex.protocol import Protocol
-from turnbridge.turn.errors import InternalFault
+from turnbridge.turn.errors import BackendUnavailable, InternalFault
 from turnbridge.turn.items import (
     FilePart,
     FunctionCall,
@@ -200,7 +200,7 @@ def test_a_file_that_was_not_turned_into_text_is_our_own_fault() -> None:
 
 
 def test_a_catalogue_without_models_is_refused() -> None:
-    with pytest.raises(InternalFault, match="no list of models"):
+    with pytest.raises(BackendUnavailable, match="no list of models"):
         bare_catalog({"models": None}, direct_tools=True)
 
 
