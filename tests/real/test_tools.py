@@ -1,19 +1,33 @@
 """Function calls through the real Codex, from clients that keep no state: each scenario parked, and replayed."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletionMessageParam
-from openai.types.responses import ResponseInputItemParam
 
 from tests.support.gateway import Bridge, running_bridge
+from tests.support.tool_clients import (
+    HI,
+    MODEL,
+    ROUTES,
+    Api,
+    ask,
+    chat_round,
+    converse,
+    converse_both_ways,
+    declared,
+    inputs,
+    output_item,
+    shown_outputs,
+    threads,
+    weather_call,
+)
 from turnbridge.demo.replies import (
     OutputItem,
     Reply,
+    Usage,
     answer,
     custom_tool_call,
     error_reply,
@@ -21,166 +35,44 @@ from turnbridge.demo.replies import (
     message,
     reasoning,
 )
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import JsonObject
+from turnbridge.wire.codex.tools import ToolNames
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-Way = Literal["parked", "replayed"]
-Api = Literal["chat", "responses"]
+ONE, TWO = weather_call("Rome", "call_1"), weather_call("Oslo", "call_2")
 
-WEATHER: JsonObject = {
-    "type": "object",
-    "properties": {"city": {"type": "string", "description": "Where."}},
-    "required": ["city"],
-    "additionalProperties": False,
+SCENARIOS: dict[str, list[Reply]] = {
+    "one call": [answer(ONE), answer(message("Sunny."))],
+    "two parallel": [answer(ONE, TWO), answer(message("Both."))],
+    "five parallel": [answer(*(weather_call(f"City{i}", f"call_{i}") for i in range(5))), answer(message("All."))],
+    "three rounds": [
+        answer(ONE),
+        answer(message("And now"), TWO),
+        answer(weather_call("Bern", "call_3"), weather_call("Graz", "call_4")),
+        answer(message("Done.")),
+    ],
+    "text and calls": [answer(message("Let me look."), ONE), answer(message("Sunny."))],
+    "narration and calls": [
+        answer(message("Looking it up.", phase="commentary"), ONE),
+        answer(message("Sunny.", phase="final_answer")),
+    ],
+    "reasoning and calls": [
+        answer(reasoning(["I need the weather."], encrypted="SECRET"), ONE, TWO),
+        answer(reasoning(["Now I know."], encrypted="MORE"), message("Sunny.")),
+    ],
+    "reasoning between calls": [
+        answer(reasoning(["First Rome."], encrypted="A"), ONE, reasoning(["Then Oslo."], encrypted="B"), TWO),
+        answer(message("Sunny.")),
+    ],
+    "renamed tools": [
+        answer(
+            function_call("client_mcp__clock__now", "{}", call_id="call_r1"),
+            function_call("files_read", "{}", call_id="call_r2"),
+        ),
+        answer(message("Renamed.")),
+    ],
 }
-TOOLS: list[JsonObject] = [
-    {"name": "weather", "description": "The weather of a city.", "parameters": WEATHER},
-    {"name": "mcp__clock__now", "description": "", "parameters": {"type": "object", "properties": {}}},
-    {"name": "files.read", "description": "Reads a file.", "parameters": {"type": "object", "properties": {}}},
-]
-
-
-@dataclass
-class Seen:
-    """What a conversation looked like from both ends."""
-
-    model: list[Json] = field(default_factory=list)
-    client: list[Json] = field(default_factory=list)
-
-
-def bare(value: Json) -> Json:
-    """Return what the model can tell apart: ids that Codex makes up and marks without a meaning are left out."""
-    if isinstance(value, list):
-        return [bare(inner) for inner in value]
-    if isinstance(value, dict):
-        dull = ("id", "status", "annotations", "logprobs")
-        return {key: bare(inner) for key, inner in value.items() if key not in dull and inner is not None}
-    return value
-
-
-def outputs_of(calls: Sequence[tuple[str, str, str]]) -> dict[str, str]:
-    """Run the client's functions: each answers with what it was called with."""
-    return {call_id: f"{name} says {arguments}" for call_id, name, arguments in calls}
-
-
-async def chat_round(
-    bridge: Bridge, messages: list[ChatCompletionMessageParam], *, stream: bool, **options: Any
-) -> tuple[JsonObject, list[tuple[str, str, str]]]:
-    tools: Any = [{"type": "function", "function": tool} for tool in TOOLS]
-    options = {"model": "gpt-5.5", "tools": tools, **options}
-    if stream:
-        async with bridge.client.chat.completions.stream(messages=messages, **options) as events:
-            completion: Any = await events.get_final_completion()
-    else:
-        completion = await bridge.client.chat.completions.create(messages=messages, **options)
-    (choice,) = completion.choices
-    calls = [(c.id, c.function.name, c.function.arguments) for c in choice.message.tool_calls or []]
-    assert choice.finish_reason == ("tool_calls" if calls else "stop")
-    replayed: Any = {"role": "assistant", "content": choice.message.content}
-    if calls:
-        replayed["tool_calls"] = [
-            {"id": i, "type": "function", "function": {"name": n, "arguments": a}} for i, n, a in calls
-        ]
-    messages.append(replayed)
-    return {"text": choice.message.content or "", "calls": [list(call) for call in calls]}, calls
-
-
-async def responses_round(
-    bridge: Bridge, items: list[ResponseInputItemParam], *, stream: bool, **options: Any
-) -> tuple[JsonObject, list[tuple[str, str, str]]]:
-    tools: Any = [{"type": "function", **tool} for tool in TOOLS]
-    options = {"tools": tools, "include": ["reasoning.encrypted_content"], **options}
-    if stream:
-        async with bridge.client.responses.stream(model="gpt-5.5", input=items, **options) as events:
-            response: Any = await events.get_final_response()
-    else:
-        response = await bridge.client.responses.create(model="gpt-5.5", input=items, **options)
-    assert response.status == "completed"
-    calls = [(item.call_id, item.name, item.arguments) for item in response.output if item.type == "function_call"]
-    items += [item.model_dump(exclude_none=True) for item in response.output]
-    return {"text": response.output_text, "calls": [list(call) for call in calls]}, calls
-
-
-async def converse(
-    bridge: Bridge,
-    replies: Sequence[Reply],
-    *,
-    api: Api,
-    way: Way,
-    stream: bool = False,
-    answers: Callable[[Sequence[tuple[str, str, str]]], dict[str, Any]] = outputs_of,
-    **options: Any,
-) -> Seen:
-    """Let a client talk to the model until no call is left, and return what both saw."""
-    bridge.script(*replies)
-    seen = Seen()
-    history: list[Any] = [{"role": "user", "content": "What is the weather?"}]
-    for _ in replies:
-        run = chat_round if api == "chat" else responses_round
-        shown, calls = await run(bridge, history, stream=stream, **options)
-        seen.client.append(shown)
-        if not calls:
-            break
-        for call_id, output in answers(calls).items():
-            if api == "chat":
-                history.append({"role": "tool", "tool_call_id": call_id, "content": output})
-            else:
-                history.append({"type": "function_call_output", "call_id": call_id, "output": output})
-        if way == "replayed":
-            bridge.gateway.calls.close()
-    seen.model = [bare(request.body["input"]) for request in bridge.model.requests]
-    assert len(bridge.model.requests) == len(replies)
-    return seen
-
-
-def call(name: str, city: str, number: int, conversation: str) -> OutputItem:
-    return function_call(name, {"city": city}, call_id=f"call_{conversation}_{number}")
-
-
-def scenario_replies(name: str, unique: str) -> list[Reply]:
-    one = call("weather", "Rome", 1, unique)
-    two = call("weather", "Oslo", 2, unique)
-    scenarios: dict[str, list[Reply]] = {
-        "one call": [answer(one), answer(message("Sunny."))],
-        "two parallel": [answer(one, two), answer(message("Both."))],
-        "five parallel": [answer(*(call("weather", f"City{i}", i, unique) for i in range(5))), answer(message("All."))],
-        "three rounds": [
-            answer(one),
-            answer(message("And now"), two),
-            answer(call("weather", "Bern", 3, unique), call("weather", "Graz", 4, unique)),
-            answer(message("Done.")),
-        ],
-        "text and calls": [answer(message("Let me look."), one), answer(message("Sunny."))],
-        "narration and calls": [
-            answer(message("Looking it up.", phase="commentary"), one),
-            answer(message("Sunny.", phase="final_answer")),
-        ],
-        "reasoning and calls": [
-            answer(reasoning(["I need the weather."], encrypted="SECRET"), one, two),
-            answer(reasoning(["Now I know."], encrypted="MORE"), message("Sunny.")),
-        ],
-        "renamed tools": [
-            answer(
-                function_call("client_mcp__clock__now", "{}", call_id=f"call_{unique}_r1"),
-                function_call("files_read", "{}", call_id=f"call_{unique}_r2"),
-            ),
-            answer(message("Renamed.")),
-        ],
-    }
-    return scenarios[name]
-
-
-SCENARIOS = [
-    "one call",
-    "two parallel",
-    "five parallel",
-    "three rounds",
-    "text and calls",
-    "narration and calls",
-    "reasoning and calls",
-    "renamed tools",
-]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -189,15 +81,141 @@ SCENARIOS = [
 async def test_parked_and_replayed_turns_cannot_be_told_apart(
     bridge: Bridge, scenario: str, api: Api, stream: bool
 ) -> None:
-    unique = f"{api}{stream}".lower()
-    parked = await converse(bridge, scenario_replies(scenario, unique), api=api, way="parked", stream=stream)
-    assert len({request.body["prompt_cache_key"] for request in bridge.model.requests}) == 1
-    replayed = await converse(bridge, scenario_replies(scenario, unique), api=api, way="replayed", stream=stream)
-    assert len({request.body["prompt_cache_key"] for request in bridge.model.requests}) == len(replayed.client)
-    assert parked == replayed
-    assert "client_" not in json.dumps(parked.client)
+    seen = await converse_both_ways(bridge, SCENARIOS[scenario], api=api, stream=stream)
+    assert "client_" not in json.dumps(seen.client)
 
 
+# Names that Codex refuses or keeps for itself, that collide once they are changed, or that are its own tools'.
+AWKWARD = """mcp mcp__a__b mcp..b files.read files_read files/read exec_command client_exec_command shell_command
+    天気 気候 shell local_shell apply_patch update_plan view_image web_search request_user_input spawn_agent exec wait
+    write_stdin tool_search functions multi_tool_use parallel python container image_generation list_mcp_resources
+    sleep"""
+NAMES = [*AWKWARD.split(), "a" * 200, "a" * 200 + "b", "with space", "x" * 128]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_however_functions_are_named_every_call_reaches_the_client_under_its_own_name(
+    bridge: Bridge, api: Api
+) -> None:
+    every = [*NAMES, *(f"plain_{number}" for number in range(300))]
+    in_codex = ToolNames(every)
+    tools: list[JsonObject] = [
+        {"name": name, "description": f"It is {name}.", "parameters": {"type": "object", "properties": {}}}
+        for name in every
+    ]
+    calls = [function_call(in_codex.to_codex(name), "{}", call_id=f"call_{n}") for n, name in enumerate(NAMES)]
+    seen = await converse_both_ways(
+        bridge, [answer(*calls), answer(message("All."))], api=api, tools=declared(api, tools)
+    )
+    assert seen.client[0] == {"text": "", "calls": [[f"call_{n}", name, "{}"] for n, name in enumerate(NAMES)]}
+    assert shown_outputs(seen.model[1]) == [f"{name} says {{}}" for name in NAMES]
+    given: Any = bridge.model.requests[0].body["tools"]
+    assert [tool["description"] for tool in given] == [f"It is {name}." for name in every]
+
+
+GHOST = function_call("ghost", {"boo": 1}, call_id="call_g")
+GARBLED = function_call("weather", '{"city": Rome', call_id="call_b")
+
+
+@pytest.mark.parametrize("unfit", [GHOST, GARBLED], ids=["undeclared function", "arguments that are no JSON"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_call_that_no_client_can_serve_is_answered_by_codex_and_hidden(
+    bridge: Bridge, api: Api, unfit: OutputItem
+) -> None:
+    bridge.script(answer(unfit), answer(message("Sunny.")))
+    shown, _ = await ask(bridge, api, [HI])
+    assert shown == {"text": "Sunny.", "calls": []}
+    (output,) = shown_outputs(inputs(bridge)[-1])
+    assert isinstance(output, str)
+    assert output.startswith(("unsupported call", "failed to parse function arguments"))
+
+
+@pytest.mark.parametrize("unfit", [GHOST, GARBLED], ids=["undeclared function", "arguments that are no JSON"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_a_batch_with_a_call_that_no_client_can_serve_goes_on_with_the_others(
+    bridge: Bridge, unfit: OutputItem, place: int
+) -> None:
+    calls = [ONE, TWO]
+    calls.insert(place, unfit)
+    seen = await converse(bridge, [answer(*calls), answer(message("Sunny."))], api="chat", way="parked")
+    arguments = ['{"city": "Rome"}', '{"city": "Oslo"}']
+    assert seen.client == [
+        {"text": "", "calls": [["call_1", "weather", arguments[0]], ["call_2", "weather", arguments[1]]]},
+        {"text": "Sunny.", "calls": []},
+    ]
+    outputs = [f"weather says {each}" for each in arguments]
+    assert [output for output in shown_outputs(seen.model[-1]) if output in outputs] == outputs
+    assert len(shown_outputs(seen.model[-1])) == 3
+    assert threads(bridge) == 1
+
+
+async def test_a_call_is_streamed_on_responses_as_an_item_whose_argument_deltas_concatenate(bridge: Bridge) -> None:
+    pieces = ['{"ci', 'ty": "R', 'ome"}']
+    slow = function_call("weather", '{"city": "Rome"}', call_id="call_1", id="fc_1", pieces=pieces)
+    bridge.script(answer(message("Let me look.", id="msg_1"), slow, function_call("files_read", "", call_id="call_2")))
+    asked: Any = {"model": MODEL, "input": "hi", "tools": declared("responses")}
+    stream: Any = await bridge.client.responses.create(**asked, stream=True)
+    events = [event.model_dump(exclude_none=True) async for event in stream]
+    item: JsonObject = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "weather"}
+    arguments = '{"city": "Rome"}'
+    of_call = [event for event in events if event.get("output_index") == 1]
+    deltas = [event for event in of_call if event["type"].endswith("arguments.delta")]
+    assert "".join(event["delta"] for event in deltas) == arguments
+    assert all(event["delta"] and event["item_id"] == "fc_1" for event in deltas)
+    assert [_without(event, "sequence_number") for event in of_call if event not in deltas] == [
+        {
+            "type": "response.output_item.added",
+            "output_index": 1,
+            "item": {**item, "arguments": "", "status": "in_progress"},
+        },
+        {
+            "type": "response.function_call_arguments.done",
+            "output_index": 1,
+            "item_id": "fc_1",
+            "name": "weather",
+            "arguments": arguments,
+        },
+        {
+            "type": "response.output_item.done",
+            "output_index": 1,
+            "item": {**item, "arguments": arguments, "status": "completed"},
+        },
+    ]
+
+
+async def test_calls_are_streamed_on_chat_with_their_heads_in_the_first_fragments(bridge: Bridge) -> None:
+    bridge.script(answer(message("Let me look."), ONE, function_call("files_read", "{}", call_id="call_2")))
+    asked: Any = {"model": MODEL, "messages": [HI], "tools": declared("chat")}
+    stream: Any = await bridge.client.chat.completions.create(**asked, stream=True)
+    chunks = [chunk async for chunk in stream]
+    fragments = [f.model_dump(exclude_none=True) for c in chunks for f in c.choices[0].delta.tool_calls or []]
+    assert fragments == [
+        {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}},
+        {"index": 0, "function": {"arguments": '{"city": "Rome"}'}},
+        {"index": 1, "id": "call_2", "type": "function", "function": {"name": "files.read", "arguments": ""}},
+        {"index": 1, "function": {"arguments": "{}"}},
+    ]
+    assert [c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason] == ["tool_calls"]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_usage_is_that_of_each_leg(bridge: Bridge, api: Api) -> None:
+    bridge.script(
+        answer(ONE, usage=Usage(input_tokens=100, cached_tokens=7, output_tokens=10, reasoning_tokens=3)),
+        answer(message("Sunny."), usage=Usage(input_tokens=200, cached_tokens=8, output_tokens=20, reasoning_tokens=4)),
+    )
+    history: list[Any] = [{"role": "user", "content": "hi"}]
+    counts = []
+    for _ in range(2):
+        sent = {"messages" if api == "chat" else "input": history, "model": MODEL, "tools": declared(api)}
+        answered = (await bridge.http.post(ROUTES[api], json=sent)).json()
+        counts.append([count for count in _numbers(answered["usage"]) if count])
+        history += [answered["choices"][0]["message"]] if api == "chat" else answered["output"]
+        history.append(output_item(api, "call_1", "sunny"))
+    assert [sorted(count) for count in counts] == [[3, 7, 10, 100, 110], [4, 8, 20, 200, 220]]
+
+
+SCRIPTING_MODEL = "gpt-6.1-sol"
 SCRIPT = """
 const rome = await tools.weather({city: "Rome"});
 const rest = await Promise.all([tools.weather({city: "Oslo"}), tools.weather({city: "Bern"})]);
@@ -205,23 +223,46 @@ text(JSON.stringify([rome, ...rest]));
 """
 
 
-async def test_calls_from_a_models_script_reach_the_client_as_ordinary_ones(tmp_path: Path) -> None:
-    async with running_bridge(tmp_path, PROXY_TOOL_MODE="native") as bridge:
-        bridge.script(answer(custom_tool_call("exec", SCRIPT)), answer(message("All sunny.")))
-        history: list[Any] = [{"role": "user", "content": "What is the weather?"}]
-        cities = []
-        while True:
-            shown, calls = await chat_round(bridge, history, stream=False, model="gpt-6.1-sol")
-            if not calls:
-                break
-            ((call_id, name, arguments),) = calls
-            cities.append((name, json.loads(arguments)["city"]))
-            history.append({"role": "tool", "tool_call_id": call_id, "content": f"sunny in {cities[-1][1]}"})
-        assert cities == [("weather", "Rome"), ("weather", "Oslo"), ("weather", "Bern")]
-        assert shown == {"text": "All sunny.", "calls": []}
-        first, second = bridge.model.requests
-        output: Any = second.body["input"]
-        assert '["sunny in Rome","sunny in Oslo","sunny in Bern"]' in json.dumps(output[-1]["output"]).replace("\\", "")
+@pytest.fixture(scope="module")
+async def native(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
+    """Return a gateway that leaves the models as Codex ships them."""
+    del anyio_backend  # Named so that its scope fits.
+    async with running_bridge(tmp_path_factory.mktemp("native"), PROXY_TOOL_MODE="native") as running:
+        yield running
+
+
+async def test_calls_from_a_models_script_reach_the_client_as_ordinary_ones(native: Bridge) -> None:
+    native.script(answer(custom_tool_call("exec", SCRIPT)), answer(message("All sunny.")))
+    history: list[Any] = [HI]
+    cities = []
+    while True:
+        shown, calls = await chat_round(native, history, model=SCRIPTING_MODEL)
+        if not calls:
+            break
+        ((call_id, name, arguments),) = calls
+        cities.append((name, json.loads(arguments)["city"]))
+        history.append(output_item("chat", call_id, f"sunny in {cities[-1][1]}"))
+    # Codex asks for what a script does at once in any order.
+    assert [cities[0], *sorted(cities[1:])] == [("weather", "Rome"), ("weather", "Bern"), ("weather", "Oslo")]
+    assert shown == {"text": "All sunny.", "calls": []}
+    _, second = native.model.requests
+    output: Any = second.body["input"]
+    assert '["sunny in Rome","sunny in Oslo","sunny in Bern"]' in json.dumps(output[-1]["output"]).replace("\\", "")
+
+
+async def test_a_script_whose_turn_is_gone_is_replayed_as_the_calls_that_it_made(native: Bridge) -> None:
+    native.script(answer(custom_tool_call("exec", SCRIPT)), answer(message("Sunny in Rome.")))
+    history: list[Any] = [HI]
+    _, ((call_id, name, arguments),) = await chat_round(native, history, model=SCRIPTING_MODEL)
+    history.append(output_item("chat", call_id, "sunny"))
+    native.gateway.calls.close()
+    shown, _ = await chat_round(native, history, model=SCRIPTING_MODEL)
+    assert shown == {"text": "Sunny in Rome.", "calls": []}
+    told: Any = inputs(native)[-1]
+    assert told[-2:] == [
+        {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments},
+        {"type": "function_call_output", "call_id": call_id, "output": "sunny"},
+    ]
 
 
 async def test_a_model_whose_direct_tools_the_provider_refuses_is_left_native(tmp_path: Path) -> None:
@@ -233,6 +274,16 @@ async def test_a_model_whose_direct_tools_the_provider_refuses_is_left_native(tm
     async with running_bridge(tmp_path) as bridge:
         bridge.model.respond = respond
         for _ in range(2):
-            shown, _ = await chat_round(bridge, [{"role": "user", "content": "hi"}], stream=False, model="gpt-6.1-sol")
+            shown, _ = await chat_round(bridge, [{"role": "user", "content": "hi"}], model=SCRIPTING_MODEL)
             assert shown == {"text": "Served natively.", "calls": []}
         assert [bool(request.body.get("tools")) for request in bridge.model.requests] == [True, False, False]
+
+
+def _without(event: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name not in names}
+
+
+def _numbers(value: object) -> list[int]:
+    if isinstance(value, dict):
+        return [number for inner in value.values() for number in _numbers(inner)]
+    return [value] if isinstance(value, int) else []

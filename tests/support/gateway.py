@@ -48,7 +48,7 @@ class Bridge:
         return request.body
 
 
-def test_settings(data_dir: Path, **chosen: object) -> Settings:
+def settings_for_tests(data_dir: Path, **chosen: object) -> Settings:
     """Return settings that touch nothing of the user's; threads are not kept, so that no test meets another's."""
     usual = {"PROXY_DATA_DIR": data_dir, "CODEX_HOME": data_dir / "user-codex", "WORKER_COUNT": 1}
     return load_settings(**{**usual, "PROXY_WARM_THREADS_MAX": 0, **chosen})
@@ -59,7 +59,7 @@ async def running_bridge(data_dir: Path, *, api_key: str = API_KEY, **chosen: ob
     """Run a gateway with these settings until the context ends."""
     async with (
         ScriptedModel(in_order(), record=True) as model,
-        running_gateway(test_settings(data_dir, **chosen), api_key=api_key, provider=model.base_url) as gateway,
+        running_gateway(settings_for_tests(data_dir, **chosen), api_key=api_key, provider=model.base_url) as gateway,
         listening(gateway) as url,
     ):
         await gateway.pool.worker()

@@ -1,7 +1,9 @@
 """Clients that call functions and keep no state, on either API, and their conversations as seen from both ends."""
 
+import difflib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from openai.types.chat import ChatCompletionMessageParam
@@ -17,6 +19,7 @@ Call: TypeAlias = tuple[str, str, str]
 """A call as the client sees it: its id, the function's name, the arguments."""
 
 MODEL = "gpt-5.5"
+HI: JsonObject = {"role": "user", "content": "What is the weather?"}
 ROUTES: dict[Api, str] = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
 
 WEATHER: JsonObject = {
@@ -53,6 +56,12 @@ def bare(value: Json) -> Json:
 def inputs(bridge: Bridge) -> list[Json]:
     """Return what the model was shown in each of its requests."""
     return [bare(request.body["input"]) for request in bridge.model.requests]
+
+
+def shown_outputs(items: Json) -> list[Json]:
+    """Return the outputs of calls among the items that the model was shown."""
+    listed: Any = items
+    return [item["output"] for item in listed if item["type"] == "function_call_output"]
 
 
 def threads(bridge: Bridge) -> int:
@@ -143,7 +152,7 @@ async def converse(
     """Let a client talk to the model until no call is left, and return what both saw."""
     bridge.script(*replies)
     seen = Seen()
-    history: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+    history: list[Any] = [HI]
     while True:
         shown, calls = await ask(bridge, api, history, stream=stream, **options)
         seen.client.append(shown)
@@ -171,5 +180,10 @@ async def converse_both_ways(
     assert threads(bridge) == 1, "The turn did not go on."
     replayed = await converse(bridge, replies, api=api, way="replayed", stream=stream, answers=answers, **options)
     assert threads(bridge) == len(replayed.client), "The turn was not replayed."
-    assert parked == replayed
+    assert parked == replayed, _difference(parked, replayed)
     return parked
+
+
+def _difference(parked: Seen, replayed: Seen) -> str:
+    one, other = (json.dumps(asdict(seen), indent=1).splitlines() for seen in (parked, replayed))
+    return "\n".join(["", *difflib.unified_diff(one, other, "parked", "replayed", lineterm="", n=8)])

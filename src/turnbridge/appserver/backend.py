@@ -23,6 +23,10 @@ from turnbridge.wire.codex.tools import ToolNames
 
 log = structlog.get_logger(__name__)
 
+# How long the rest of a model's calls may take, once Codex has begun to ask for the first. It is no harm if the rest
+# comes later all the same: it is then passed on as calls of its own.
+REST_OF_CALLS_S = 20.0
+
 # When the plan's quota is used up, its reset time is worth a short wait.
 QUOTA_LOOKUP_TIMEOUT_S = 3.0
 
@@ -180,8 +184,14 @@ class CodexConversation:
     async def _told(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Yield what Codex tells; its questions are answered in the order that it asks."""
         while not self._decoder.ended:
+            # If the provider's answer breaks off after a call, Codex waits for the call's output and says nothing more.
+            stuck = self._asked and self._decoder.holds_calls
             try:
-                notes = await self._inbox.batch()
+                async with asyncio.timeout(REST_OF_CALLS_S if stuck else None):
+                    notes = await self._inbox.batch()
+            except TimeoutError:
+                yield self._decoder.release_calls()
+                continue
             except GatewayError as error:
                 yield self._decoder.close(error)
                 return

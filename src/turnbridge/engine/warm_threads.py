@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from turnbridge.engine.ports import Conversation
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, Reasoning, TextPart
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, RawItem, Reasoning, TextPart
 from turnbridge.turn.request import TurnRequest
 
 NARRATION = "commentary"
@@ -112,8 +112,8 @@ class WarmThreads:
 def _entries(items: Iterable[Item]) -> Iterator[tuple[Entry, int]]:
     """Yield a conversation as every client tells it, each entry with the number of items that it takes up to its end.
 
-    What the model said between two other items is one entry: its answer and its calls. Thoughts and narration are left
-    out, since not every client can give them back.
+    What the model said between two other items is one entry: its answer and its calls. Thoughts, searches and narration
+    are left out, since not every client can give them back.
     """
     texts: list[str] = []
     calls: list[Entry] = []
@@ -124,7 +124,7 @@ def _entries(items: Iterable[Item]) -> Iterator[tuple[Entry, int]]:
                 texts.append("".join(part.text for part in item.parts if isinstance(part, TextPart)))
         elif isinstance(item, FunctionCall):
             calls.append((item.call_id, item.name, _canonical(item.arguments)))
-        elif not isinstance(item, Reasoning):
+        elif not isinstance(item, Reasoning) and not _is_search(item):
             if texts or calls:
                 yield ("assistant", BETWEEN.join(filter(None, texts)), *calls), count
                 texts, calls = [], []
@@ -132,6 +132,10 @@ def _entries(items: Iterable[Item]) -> Iterator[tuple[Entry, int]]:
         count += 1
     if texts or calls:
         yield ("assistant", BETWEEN.join(filter(None, texts)), *calls), count
+
+
+def _is_search(item: Item) -> bool:
+    return isinstance(item, RawItem) and item.item.get("type") == "web_search_call"
 
 
 def _entry(item: Item) -> Entry:

@@ -179,6 +179,16 @@ class TurnDecoder:
             self._known_calls.add(call_id)
             self._calls.append(ev.FunctionCallDone(item.id or call_id, call_id, name, arguments))
 
+    @property
+    def holds_calls(self) -> bool:
+        """Tell whether calls are known whose batch is not yet whole."""
+        return bool(self._calls) and not self.ended
+
+    def release_calls(self) -> list[ev.TurnEvent]:
+        """Return the calls that are known, without waiting for the rest of their batch, nor for its count."""
+        self._usage += ev.Usage(estimated=True)
+        return self._calls_made()
+
     def _calls_made(self) -> list[ev.TurnEvent]:
         if not self._calls:
             return []

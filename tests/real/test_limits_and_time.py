@@ -1,0 +1,159 @@
+"""Bounds on how many turns run, how long one waits for its turn, and how long it may take: each told truthfully."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from soak.asking import CHAT, RESPONSES, Answer, Call, Ending, ask
+from tests.support.gateway import Bridge, running_bridge
+from turnbridge.demo.replies import Pause, Reply, Wait, answer, function_call, message
+from turnbridge.turn.items import JsonObject
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+ASK: dict[str, JsonObject] = {
+    CHAT: {"model": "gpt-5.5", "messages": [{"role": "user", "content": "hi"}]},
+    RESPONSES: {"model": "gpt-5.5", "input": "hi"},
+}
+BOTH_APIS = pytest.mark.parametrize("path", [CHAT, RESPONSES], ids=["chat", "responses"])
+BOTH_WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+WELL = Ending(status=200, text="Well.")
+QUEUED = "x-turnbridge-queued-ms"
+SILENCE_MS, WHOLE_MS = 400, 1200
+PATIENCE_S = 10
+"""After this a test has failed."""
+
+
+def request(path: str, *, stream: bool) -> JsonObject:
+    return {**ASK[path], "stream": stream}
+
+
+async def until_waiting(bridge: Bridge, count: int) -> None:
+    """Return once so many requests wait in the queue."""
+    async with asyncio.timeout(PATIENCE_S):
+        while bridge.gateway.admission.waiting != count:
+            await asyncio.sleep(0)
+
+
+async def test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told_how_long(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path, PROXY_MAX_TURNS=1, PROXY_QUEUE_MAX=1) as bridge:
+        gate = asyncio.Event()
+        bridge.script(answer(Wait(gate=gate), message("Well.")), answer(message("Well.")))
+        first = asyncio.ensure_future(ask(bridge.http, CHAT, request(CHAT, stream=True)))
+        await bridge.model.until(lambda model: model.active == 1)
+        second = asyncio.ensure_future(ask(bridge.http, RESPONSES, request(RESPONSES, stream=False)))
+        await until_waiting(bridge, 1)
+        for path in (CHAT, RESPONSES):
+            for stream in (False, True):
+                refused = await ask(bridge.http, path, request(path, stream=stream))
+                assert refused == Ending(status=429, code="queue_full")
+                assert int(refused.headers["retry-after"]) >= 1
+        gate.set()
+        endings = await asyncio.gather(first, second)
+        assert endings == [WELL, WELL]
+        waits = [int(ending.headers[QUEUED]) for ending in endings]
+        assert waits[0] == 0 < waits[1]
+
+
+@BOTH_WAYS
+async def test_who_waits_too_long_is_told_to_come_back_and_the_others_go_on(tmp_path: Path, stream: bool) -> None:
+    async with running_bridge(tmp_path, PROXY_MAX_TURNS=1, PROXY_QUEUE_TIMEOUT_MS=300) as bridge:
+        gate = asyncio.Event()
+        bridge.script(answer(Wait(gate=gate), message("Well.")), answer(message("Well.")))
+        first = asyncio.ensure_future(ask(bridge.http, CHAT, request(CHAT, stream=stream)))
+        await bridge.model.until(lambda model: model.active == 1)
+        refused = await ask(bridge.http, RESPONSES, request(RESPONSES, stream=stream))
+        assert refused == Ending(status=503, code="queue_timeout")
+        assert int(refused.headers["retry-after"]) >= 1
+        gate.set()
+        assert await first == WELL
+        assert await ask(bridge.http, CHAT, request(CHAT, stream=stream)) == WELL
+
+
+@pytest.fixture(scope="module")
+async def strict(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
+    """Return a gateway that has little patience."""
+    del anyio_backend  # Named so that its scope fits.
+    times = {"PROXY_IDLE_TIMEOUT_MS": SILENCE_MS, "PROXY_TIMEOUT_MS": WHOLE_MS}
+    async with running_bridge(tmp_path_factory.mktemp("strict"), **times) as running:
+        yield running
+
+
+def never() -> Wait:
+    return Wait(gate=asyncio.Event())
+
+
+def silent() -> Reply:
+    return answer(never())
+
+
+def begun() -> Reply:
+    return answer(message("Begun", pieces=["Begun", never()]))
+
+
+def talkative() -> Reply:
+    return answer(message("", pieces=["Begun", *[piece for _ in range(200) for piece in (".", Pause(seconds=0.05))]]))
+
+
+@BOTH_APIS
+@pytest.mark.parametrize(
+    ("reply", "streamed"),
+    [
+        (silent, Ending(status=504, code="turn_timeout")),
+        (begun, Ending(status=200, text="Begun", code="turn_timeout")),
+        (talkative, Ending(status=200, text="Begun", code="turn_timeout")),
+    ],
+    ids=["silent from the start", "silent after some words", "no end to its words"],
+)
+@BOTH_WAYS
+async def test_a_turn_whose_time_is_up_is_interrupted_and_its_client_told_once(
+    strict: Bridge, path: str, reply: Callable[[], Reply], streamed: Ending, stream: bool
+) -> None:
+    strict.script(reply())
+    dropped = strict.model.dropped
+    ending = await ask(strict.http, path, request(path, stream=stream))
+    told = replace(ending, text=ending.text.rstrip("."))
+    assert told == (streamed if stream else Ending(status=504, code="turn_timeout"))
+    async with asyncio.timeout(PATIENCE_S):
+        await strict.model.until(lambda model: model.dropped == dropped + 1)
+    strict.says("Well.")
+    assert await ask(strict.http, path, request(path, stream=stream)) == WELL
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [(silent, "silent for 0.4 seconds"), (talkative, "longer than 1.2 seconds")],
+    ids=["silence", "whole"],
+)
+async def test_the_error_says_which_time_is_up(strict: Bridge, reply: Callable[[], Reply], words: str) -> None:
+    strict.script(reply())
+    response = await strict.http.post(RESPONSES, json=request(RESPONSES, stream=False))
+    assert words in response.json()["error"]["message"]
+
+
+async def test_every_word_of_the_model_gives_it_more_time(strict: Bridge) -> None:
+    pieces = [piece for word in ("One", ", two", ", three.") for piece in (word, Pause(seconds=0.25))]
+    strict.script(answer(message("One, two, three.", pieces=pieces)))
+    heard = Answer()
+    ending = await ask(strict.http, CHAT, request(CHAT, stream=True), heard=heard)
+    assert ending == Ending(status=200, text="One, two, three.")
+
+
+async def test_the_time_that_a_client_takes_for_its_tools_does_not_count(strict: Bridge) -> None:
+    look: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+    call = Call(id="call_slow", name="look", arguments="{}")
+    strict.script(answer(function_call("look", "{}", call_id=call.id)), answer(message("Well.")))
+    items: list[JsonObject] = [{"role": "user", "content": "hi"}]
+    asked: JsonObject = {"model": "gpt-5.5", "input": [*items], "tools": [look]}
+    assert await ask(strict.http, RESPONSES, asked) == Ending(status=200, calls=(call,))
+    # Longer than the model may be silent, and than a turn may take.
+    await asyncio.sleep((SILENCE_MS + WHOLE_MS) / 1000)
+    items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments})
+    items.append({"type": "function_call_output", "call_id": call.id, "output": "it"})
+    assert await ask(strict.http, RESPONSES, {**asked, "input": [*items]}) == WELL
+    first, second = strict.model.requests
+    assert first.body["prompt_cache_key"] == second.body["prompt_cache_key"], "the turn went on where it was left"

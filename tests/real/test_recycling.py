@@ -1,0 +1,110 @@
+"""App-servers that are replaced under load: every turn is served, and the old processes are gone."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from soak.asking import CHAT, RESPONSES, Call, Ending, ask
+from soak.processes import command, descendants, resident_mb
+from tests.support.gateway import Bridge, running_bridge
+from turnbridge.demo.replies import Reply, Wait, answer, function_call, message
+from turnbridge.turn.items import JsonObject
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+THREADS = 5
+WELL = Ending(status=200, text="Well.")
+LOOK: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+ASK: dict[str, JsonObject] = {
+    CHAT: {"model": "gpt-5.5", "messages": [{"role": "user", "content": "hi"}], "stream": True},
+    RESPONSES: {"model": "gpt-5.5", "input": "hi"},
+}
+PATIENCE_S = 15
+"""After this a test has failed: an app-server is looked at every second while it waits for its last turn."""
+LOOK_AGAIN_S = 0.02
+"""The system does not tell when a process is gone, so somebody has to look."""
+
+
+def app_servers() -> list[int]:
+    """Return the app-servers of this process."""
+    return [pid for pid in descendants(os.getpid()) if " app-server " in command(pid)]
+
+
+@contextlib.asynccontextmanager
+async def recycling(directory: Path, count: int) -> AsyncIterator[Bridge]:
+    """Run a gateway whose app-servers are replaced after a few turns; only the newest ones are there afterwards."""
+    others = len(app_servers())
+    async with running_bridge(directory, WORKER_COUNT=count, WORKER_MAX_THREADS=THREADS) as running:
+        running.model.respond = lambda _: answer(message("Well."))
+        yield running
+        running.gateway.calls.close()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(app_servers()) - others != count + 1:
+                await asyncio.sleep(LOOK_AGAIN_S)
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Bridge]:
+    async with recycling(tmp_path, 2) as running:
+        yield running
+
+
+@pytest.fixture
+async def one(tmp_path: Path) -> AsyncIterator[Bridge]:
+    async with recycling(tmp_path, 1) as running:
+        yield running
+
+
+async def test_sixty_turns_in_a_row_are_served_while_app_servers_are_replaced(
+    two: Bridge, record_property: Callable[[str, object], None]
+) -> None:
+    seen = {worker.process.pid for worker in two.gateway.pool.workers}
+    largest = 0.0
+    for number in range(60):
+        path = (CHAT, RESPONSES)[number % 2]
+        assert await ask(two.http, path, ASK[path]) == WELL
+        seen |= {worker.process.pid for worker in two.gateway.pool.workers}
+        largest = max(largest, *(resident_mb(pid) for pid in app_servers()))
+    assert len(seen) >= 60 // THREADS
+    assert two.gateway.pool.restarts == 0, "to be replaced is not to crash"
+    record_property("largest_app_server_mb", round(largest))
+
+
+async def test_eight_turns_at_once_are_served_while_app_servers_are_replaced(two: Bridge) -> None:
+    for _ in range(6):
+        asked = [ask(two.http, path, ASK[path]) for path in (CHAT, RESPONSES) * 4]
+        assert await asyncio.gather(*asked) == [WELL] * 8
+
+
+async def test_a_turn_that_runs_on_a_replaced_app_server_is_finished_there(one: Bridge) -> None:
+    gate = asyncio.Event()
+    long = answer(message("Long.", pieces=["Long", Wait(gate=gate), "."]))
+    replies: list[Reply] = [long]
+    one.model.respond = lambda _: replies.pop() if replies else answer(message("Well."))
+    (old,) = one.gateway.pool.workers
+    running = asyncio.ensure_future(ask(one.http, CHAT, ASK[CHAT]))
+    await one.model.until(lambda model: model.active == 1)
+    for _ in range(2 * THREADS):
+        assert await ask(one.http, RESPONSES, ASK[RESPONSES]) == WELL
+    assert old not in one.gateway.pool.workers
+    assert old.process.pid in app_servers()
+    gate.set()
+    assert await running == Ending(status=200, text="Long.")
+
+
+async def test_a_turn_that_waits_for_its_client_on_a_replaced_app_server_is_served(one: Bridge) -> None:
+    call = Call(id="call_recycled", name="look", arguments="{}")
+    replies: list[Reply] = [answer(function_call("look", "{}", call_id=call.id))]
+    one.model.respond = lambda _: replies.pop() if replies else answer(message("Well."))
+    items: list[JsonObject] = [{"role": "user", "content": "hi"}]
+    asked: JsonObject = {"model": "gpt-5.5", "tools": [LOOK]}
+    assert await ask(one.http, RESPONSES, {**asked, "input": [*items]}) == Ending(status=200, calls=(call,))
+    for _ in range(2 * THREADS):
+        assert await ask(one.http, RESPONSES, ASK[RESPONSES]) == WELL
+    items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments})
+    items.append({"type": "function_call_output", "call_id": call.id, "output": "it"})
+    assert await ask(one.http, RESPONSES, {**asked, "input": [*items]}) == WELL
