@@ -79,7 +79,7 @@ async def test_a_request_with_a_true_account_and_all_outputs_goes_on(account: tu
     calls, waiting = parked()
     claim = calls.claim(continued(*account, *reversed(OUTPUTS)))
     assert claim is not None
-    assert (claim.conversation, claim.outputs, calls.waiting) == (waiting, list(OUTPUTS), 0)
+    assert (claim.conversation, claim.outputs, len(calls)) == (waiting, list(OUTPUTS), 0)
     assert waiting.alive
 
 
@@ -115,7 +115,7 @@ async def test_a_request_with_a_true_account_and_all_outputs_goes_on(account: tu
 async def test_any_other_history_does_not_go_on_and_the_turn_still_waits(items: tuple[Item, ...]) -> None:
     calls, waiting = parked()
     assert calls.claim(continued(*items)) is None
-    assert (waiting.alive, calls.waiting) == (True, 1)
+    assert (waiting.alive, len(calls)) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_a_turn_whose_output_codex_would_bend_is_given_up() -> None:
     calls, waiting = parked()
     image = ImagePart(url="data:image/png;base64,AA==", detail="high", param="p")
     assert calls.claim(continued(*TOLD, output("a", (image,)), output("b"))) is None
-    assert (waiting.alive, calls.waiting) == (False, 0)
+    assert (waiting.alive, len(calls)) == (False, 0)
 
 
 async def test_outputs_that_the_gateway_gives_itself_go_along() -> None:
@@ -172,7 +172,7 @@ async def test_a_turn_that_nobody_comes_back_to_is_given_up_in_time() -> None:
     calls.park(ASKED, Leaving(ScriptedBackend([])), LEG)
     async with asyncio.timeout(5):
         await given_up.wait()
-    assert calls.waiting == 0
+    assert len(calls) == 0
 
 
 async def test_the_oldest_turn_makes_room() -> None:
@@ -181,16 +181,16 @@ async def test_the_oldest_turn_makes_room() -> None:
     for number, each in enumerate(waiting):
         calls.park(ASKED, each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
     assert [each.alive for each in waiting] == [False, False, *[True] * MOST_PARKED]
-    assert calls.waiting == MOST_PARKED
+    assert len(calls) == MOST_PARKED
     calls.close()
-    assert (any(each.alive for each in waiting), calls.waiting) == (False, 0)
+    assert (any(each.alive for each in waiting), len(calls)) == (False, 0)
 
 
 async def test_a_call_id_that_comes_again_gives_the_earlier_turn_up() -> None:
     calls, first = parked()
     second = conversation()
     calls.park(ASKED, second, LEG)
-    assert (first.alive, second.alive, calls.waiting) == (False, True, 1)
+    assert (first.alive, second.alive, len(calls)) == (False, True, 1)
 
 
 async def test_the_models_own_words_are_put_back_into_a_history() -> None:

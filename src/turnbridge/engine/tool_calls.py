@@ -108,14 +108,13 @@ class OpenCalls:
         self._parked[leg.shown[0]] = _Parked(request=request, conversation=conversation, leg=leg, expiry=expiry)
         while len(self._parked) > MOST_PARKED:
             self._drop(next(iter(self._parked)))
+        self.remember(leg)
+
+    def remember(self, leg: Leg) -> None:
+        """Keep what the model said, for a history that comes without it."""
         self._legs[leg.shown[0]] = leg
         while len(self._legs) > MOST_REMEMBERED:
             self._legs.popitem(last=False)
-
-    @property
-    def waiting(self) -> int:
-        """Return how many turns wait."""
-        return len(self._parked)
 
     def claim(self, request: TurnRequest) -> Claim | None:
         """Return the turn that this request continues, if one waits for just this."""

@@ -146,6 +146,10 @@ class TurnRunner:
     def _keep(self, conversation: Conversation, request: TurnRequest, rules: ToolRules, ending: TurnEvent) -> bool:
         """Keep a conversation that waits for its client, or that its client may go on with."""
         if isinstance(ending, CallsAwaited) and rules.leg is not None:
+            if ending.usage.estimated:
+                # The provider's answer broke off after these calls: the turn would only fail, a replay does not.
+                self._calls.remember(rules.leg)
+                return False
             self._calls.park(request, conversation, rules.leg)
             return True
         whole = isinstance(ending, TurnCompleted) and not ending.usage.estimated
