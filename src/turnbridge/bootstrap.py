@@ -111,15 +111,35 @@ def assemble(
     """Join the parts."""
     watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
     runner = TurnRunner(backend, media, OpenAITokenizer(), calls, warm, watch)
-    admission = Admission(
-        AdmissionRules(
-            turns=settings.max_turns,
-            waiting=settings.queue_max,
-            patience_s=settings.queue_timeout_ms / 1000,
-            turns_per_client=settings.key_max_turns,
-        )
+    admission = Admission(_admission_rules(settings))
+    rules = _generation_rules(settings)
+    models = Models(backend, rules)
+    generation = Generation(runner, models, rules, admission, new_id=new_id, now=lambda: int(time.time()))
+    app = build_app(
+        generation,
+        models,
+        problem=lambda: pool.readiness().reason,
+        api_key=api_key,
+        metrics=_metrics(admission, pool, calls, warm),
+        metrics_token=settings.metrics_token,
+        allowed_origins=settings.cors_allowed_origins,
+        rates=rates,
+        body_limit_bytes=rules.body_limit_bytes,
     )
-    rules = GenerationRules(
+    return Gateway(app=app, pool=pool, calls=calls, warm=warm, admission=admission, watch=watch)
+
+
+def _admission_rules(settings: Settings) -> AdmissionRules:
+    return AdmissionRules(
+        turns=settings.max_turns,
+        waiting=settings.queue_max,
+        patience_s=settings.queue_timeout_ms / 1000,
+        turns_per_client=settings.key_max_turns,
+    )
+
+
+def _generation_rules(settings: Settings) -> GenerationRules:
+    return GenerationRules(
         body_limit_bytes=int(settings.max_body_mb * BYTES_PER_MB),
         timing=Timing(
             hold_s=settings.stream_hold_ms / 1000,
@@ -129,8 +149,9 @@ def assemble(
         default_model=settings.codex_model,
         aliases=settings.model_aliases,
     )
-    models = Models(backend, rules)
-    generation = Generation(runner, models, rules, admission, new_id=new_id, now=lambda: int(time.time()))
+
+
+def _metrics(admission: Admission, pool: Pool, calls: OpenCalls, warm: WarmThreads) -> Metrics:
     metrics = Metrics()
     metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)
     metrics.watch("turnbridge_requests_waiting", "Requests that wait for a turn.", lambda: admission.waiting)
@@ -138,18 +159,7 @@ def assemble(
     metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
     metrics.watch("turnbridge_workers", "App-servers that take turns.", lambda: len(pool.workers))
     metrics.watch("turnbridge_worker_deaths", "App-servers that ended by themselves.", lambda: pool.restarts)
-    app = build_app(
-        generation,
-        models,
-        problem=lambda: pool.readiness().reason,
-        api_key=api_key,
-        metrics=metrics,
-        metrics_token=settings.metrics_token,
-        allowed_origins=settings.cors_allowed_origins,
-        rates=rates,
-        body_limit_bytes=rules.body_limit_bytes,
-    )
-    return Gateway(app=app, pool=pool, calls=calls, warm=warm, admission=admission, watch=watch)
+    return metrics
 
 
 def worker_pool(spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False) -> Pool:

@@ -21,7 +21,7 @@ KEPT_STDERR_CHARS = 500
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 # The gateway's own secrets are none of Codex's business.
-WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_METRICS_TOKEN")
+WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_METRICS_TOKEN", "PROXY_RATE_LIMIT_STORAGE")
 
 
 class _Pipes(asyncio.SubprocessProtocol):
