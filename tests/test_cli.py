@@ -1,13 +1,14 @@
 """The command as a user runs it: a process of its own, with a home of its own."""
 
 import asyncio
+import contextlib
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,11 +22,11 @@ from turnbridge.cli import EXIT_CONFIG
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-PATIENCE_S = 20
+PATIENCE_S = 40
 """After this a test has failed."""
 
-READY_S = 3
-"""A second start is to be ready within this."""
+START_COST_S = 3
+"""A second start is to be ready within this, in CPU time: other work on the machine does not change that."""
 
 
 def environment(directory: Path, **variables: str) -> dict[str, str]:
@@ -43,8 +44,11 @@ class Finished:
 async def run(directory: Path, *words: str, **variables: str) -> Finished:
     """Run `turnbridge` to its end."""
     process = await start(directory, *words, **variables)
-    async with asyncio.timeout(PATIENCE_S):
-        out, err = await process.communicate()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            out, err = await process.communicate()
+    finally:
+        await end_by_force(process, directory)
     return Finished(process.returncode or 0, out.decode(), err.decode())
 
 
@@ -59,13 +63,36 @@ async def start(directory: Path, *words: str, **variables: str) -> asyncio.subpr
     )
 
 
+async def end_by_force(process: asyncio.subprocess.Process, directory: Path) -> None:
+    """Leave nothing of a gateway behind, whatever a test has found out about it."""
+    if process.returncode is None:
+        process.kill()
+        await process.communicate()
+    for pid in codex_pids(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def codex_pids(directory: Path) -> list[int]:
+    """Return the processes that have our data directory on their command line, which are all Codex."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes()
+        except OSError:  # It has just ended.
+            continue
+        if os.fsencode(directory / "data") in command:
+            found.append(int(path.parent.name))
+    return found
+
+
 @dataclass(slots=True)
 class Serving:
     """A running `turnbridge serve`, and what it has printed."""
 
     process: asyncio.subprocess.Process
     printed: str
-    data_dir: Path
+    directory: Path
     url: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,18 +116,9 @@ class Serving:
         return Finished(self.process.returncode or 0, out.decode(), err.decode())
 
     def codex_pids(self) -> list[int]:
-        """Return the processes that have our data directory on their command line, which are all Codex."""
         if not Path("/proc/self/cmdline").exists():
             pytest.skip("only Linux shows the command lines of processes")
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                command = path.read_bytes()
-            except OSError:  # It has just ended.
-                continue
-            if os.fsencode(self.data_dir) in command:
-                found.append(int(path.parent.name))
-        return found
+        return codex_pids(self.directory)
 
     async def until_codex_is_gone(self) -> None:
         while self.codex_pids():  # noqa: ASYNC110 - nobody tells when a process ends that is not ours
@@ -121,13 +139,15 @@ async def serving(directory: Path, *words: str, **variables: str) -> AsyncIterat
                     _, err = await process.communicate()
                     pytest.fail(f"It ended early: {printed}{err.decode()}")
                 printed += line.decode()
-            yield (gateway := Serving(process, printed, directory / "data"))
-            for pid in gateway.codex_pids():
-                os.kill(pid, signal.SIGKILL)
+            yield Serving(process, printed, directory)
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
+        await end_by_force(process, directory)
+
+
+def cpu_seconds_of_children() -> float:
+    """Return the CPU time of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def names_in(directory: Path) -> list[str]:
@@ -193,16 +213,16 @@ async def test_what_is_printed_can_be_pasted(tmp_path: Path) -> None:
 async def test_the_second_start_is_quick_and_has_the_same_key(tmp_path: Path) -> None:
     keys = []
     for _ in range(2):
-        began = time.monotonic()
+        before = cpu_seconds_of_children()
         async with serving(tmp_path) as gateway:
             await gateway.ready()
-            took = time.monotonic() - began
             keys.append(gateway.shown(r"API key +(\S+)$"))
             await gateway.end(signal.SIGTERM)
+        cost = cpu_seconds_of_children() - before
     file = tmp_path / "data" / "api-key"
     assert keys == [file.read_text().strip()] * 2
     assert file.stat().st_mode & 0o777 == 0o600
-    assert took < READY_S
+    assert cost < START_COST_S
     assert names_in(tmp_path) == ["data"], "nothing is written anywhere else"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import typer.core
 import typer.main
 
+from tests.compat.requirements import AREAS
 from turnbridge.appserver.home import KEPT_CONFIG_KEYS
 from turnbridge.cli import app
 from turnbridge.settings import Settings
@@ -81,6 +82,16 @@ def codex_names() -> str:
     return _meanings("`codexErrorInfo`", {f"`{name}`": make for name, make in codex_errors.BY_NAME.items()})
 
 
+def compatibility() -> str:
+    """Return every promise, by area."""
+    head = ("id", "what is promised", "source", "how it differs from OpenAI")
+    tables = {
+        title: _table(head, [(f"`{one.id}`", one.sentence, one.source, one.divergence or "") for one in area])
+        for title, area in AREAS.items()
+    }
+    return "\n\n".join(f"## {title}\n\n{table}" for title, table in tables.items())
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "kept-config": kept_config,
@@ -88,6 +99,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": errors,
     "provider-statuses": provider_statuses,
     "codex-names": codex_names,
+    "compatibility": compatibility,
 }
 
 

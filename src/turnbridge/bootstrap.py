@@ -144,6 +144,7 @@ def _generation_rules(settings: Settings) -> GenerationRules:
         timing=Timing(
             hold_s=settings.stream_hold_ms / 1000,
             keepalive_s=settings.sse_keepalive_ms / 1000 if settings.sse_keepalive_ms else None,
+            whole_s=settings.timeout_ms / 1000,
         ),
         strict_params=settings.strict_params,
         default_model=settings.codex_model,

@@ -49,6 +49,7 @@ def words(text: str, role: str = "user") -> Message:
 
 
 ASKED = TurnRequest(model="m", items=(words("one two"),), instructions="three")
+STREAMED = replace(ASKED, streamed=True)
 AS_JSON = replace(ASKED, output=AnyJsonObject())
 
 
@@ -68,9 +69,9 @@ async def events_of(backend: ScriptedBackend, request: TurnRequest) -> list[Turn
 
 async def test_the_models_words_are_handed_on_batch_by_batch() -> None:
     backend = ScriptedBackend([saying("hel", "lo")])
-    async with running(backend, ASKED) as batches:
+    async with running(backend, STREAMED) as batches:
         assert [batch async for batch in batches] == saying("hel", "lo")
-    assert (backend.opened, backend.added) == ([ASKED], [()])
+    assert (backend.opened, backend.added) == ([STREAMED], [()])
 
 
 async def test_the_model_is_shown_what_media_the_request_points_at() -> None:
@@ -304,16 +305,22 @@ async def test_a_turn_whose_codex_dies_before_it_said_anything_begins_again_once
     assert len(backend.opened) == 2
 
 
-async def test_a_turn_whose_codex_dies_after_it_said_something_fails() -> None:
+async def test_a_turn_whose_codex_dies_after_its_client_has_heard_something_fails() -> None:
     dead = BackendLost("Codex ended")
     backend = ScriptedBackend([[*saying("hel")[:2], [TurnFailed(dead)]], saying("never")])
-    assert (await events_of(backend, ASKED))[-1] == TurnFailed(dead)
+    assert (await events_of(backend, STREAMED))[-1] == TurnFailed(dead)
+
+
+async def test_a_whole_answer_is_begun_again_however_far_it_had_come() -> None:
+    dead = BackendLost("Codex ended")
+    backend = ScriptedBackend([[*saying("hel")[:2], [TurnFailed(dead)]], saying("hello")])
+    assert await events_of(backend, ASKED) == [event for batch in saying("hello") for event in batch]
 
 
 @pytest.mark.parametrize("read", [1, 2])
 async def test_closing_the_iterator_gives_the_conversation_up(read: int) -> None:
     backend = ScriptedBackend([saying("hel", "lo")])
-    async with running(backend, ASKED) as batches:
+    async with running(backend, STREAMED) as batches:
         for _ in range(read):
             await anext(batches)
         assert backend.running == 1

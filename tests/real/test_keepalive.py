@@ -33,8 +33,8 @@ PATIENCE_S = 10
 async def quick(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
     """Return a gateway that sends its headers at once, and signs of life soon."""
     del anyio_backend  # Named so that its scope fits.
-    times = {"PROXY_SSE_KEEPALIVE_MS": INTERVAL_MS, "PROXY_STREAM_HOLD_MS": 0}
-    async with running_bridge(tmp_path_factory.mktemp("quick"), **times) as running:
+    directory = tmp_path_factory.mktemp("quick")
+    async with running_bridge(directory, PROXY_SSE_KEEPALIVE_MS=INTERVAL_MS, PROXY_STREAM_HOLD_MS=0) as running:
         yield running
 
 
@@ -152,11 +152,13 @@ async def test_a_whole_answer_that_fails_after_its_first_blank_is_broken_off_and
     quick: Bridge, path: str
 ) -> None:
     quick.script(answer(SILENCE, Hangup()))
+    asking = (
+        quick.client.chat.completions.create(model="gpt-5.5", messages=[{"role": "user", "content": "hi"}])
+        if path == CHAT
+        else quick.client.responses.create(model="gpt-5.5", input="hi")
+    )
     with pytest.raises(openai.APIConnectionError):
-        if path == CHAT:
-            await quick.client.chat.completions.create(model="gpt-5.5", messages=[{"role": "user", "content": "hi"}])
-        else:
-            await quick.client.responses.create(model="gpt-5.5", input="hi")
+        await asking
 
 
 def signs_of_life(response: httpx2.Response) -> int:

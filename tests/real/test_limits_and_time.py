@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from soak.asking import CHAT, RESPONSES, Answer, Call, Ending, ask
+from soak.patience import PATIENCE_S, until
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge.demo.replies import Pause, Reply, Wait, answer, function_call, message
 from turnbridge.turn.items import JsonObject
@@ -24,19 +25,10 @@ BOTH_WAYS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stre
 WELL = Ending(status=200, text="Well.")
 QUEUED = "x-turnbridge-queued-ms"
 SILENCE_MS, WHOLE_MS = 400, 1200
-PATIENCE_S = 10
-"""After this a test has failed."""
 
 
 def request(path: str, *, stream: bool) -> JsonObject:
     return {**ASK[path], "stream": stream}
-
-
-async def until_waiting(bridge: Bridge, count: int) -> None:
-    """Return once so many requests wait in the queue."""
-    async with asyncio.timeout(PATIENCE_S):
-        while bridge.gateway.admission.waiting != count:
-            await asyncio.sleep(0)
 
 
 async def test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told_how_long(tmp_path: Path) -> None:
@@ -46,17 +38,31 @@ async def test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told
         first = asyncio.ensure_future(ask(bridge.http, CHAT, request(CHAT, stream=True)))
         await bridge.model.until(lambda model: model.active == 1)
         second = asyncio.ensure_future(ask(bridge.http, RESPONSES, request(RESPONSES, stream=False)))
-        await until_waiting(bridge, 1)
+        await until(lambda: bridge.gateway.admission.waiting == 1)
         for path in (CHAT, RESPONSES):
             for stream in (False, True):
                 refused = await ask(bridge.http, path, request(path, stream=stream))
                 assert refused == Ending(status=429, code="queue_full")
                 assert int(refused.headers["retry-after"]) >= 1
         gate.set()
-        endings = await asyncio.gather(first, second)
+        endings = [await first, await second]
         assert endings == [WELL, WELL]
         waits = [int(ending.headers[QUEUED]) for ending in endings]
         assert waits[0] == 0 < waits[1]
+
+
+async def test_the_queue_is_seen_in_the_metrics(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path, PROXY_MAX_TURNS=1, PROXY_QUEUE_MAX=1) as bridge:
+        gate = asyncio.Event()
+        bridge.script(answer(Wait(gate=gate), message("Well.")), answer(message("Well.")))
+        asked = [asyncio.ensure_future(ask(bridge.http, CHAT, request(CHAT, stream=True))) for _ in range(2)]
+        await until(lambda: bridge.gateway.admission.waiting == 1)
+        assert await ask(bridge.http, CHAT, request(CHAT, stream=True)) == Ending(status=429, code="queue_full")
+        metrics = (await bridge.http.get("/metrics")).text.splitlines()
+        gate.set()
+        assert [await asking for asking in asked] == [WELL, WELL]
+        assert {"turnbridge_turns_running 1.0", "turnbridge_requests_waiting 1.0"} <= set(metrics)
+        assert 'turnbridge_errors_total{code="queue_full"} 1.0' in metrics
 
 
 @BOTH_WAYS
@@ -78,8 +84,8 @@ async def test_who_waits_too_long_is_told_to_come_back_and_the_others_go_on(tmp_
 async def strict(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
     """Return a gateway that has little patience."""
     del anyio_backend  # Named so that its scope fits.
-    times = {"PROXY_IDLE_TIMEOUT_MS": SILENCE_MS, "PROXY_TIMEOUT_MS": WHOLE_MS}
-    async with running_bridge(tmp_path_factory.mktemp("strict"), **times) as running:
+    directory = tmp_path_factory.mktemp("strict")
+    async with running_bridge(directory, PROXY_IDLE_TIMEOUT_MS=SILENCE_MS, PROXY_TIMEOUT_MS=WHOLE_MS) as running:
         yield running
 
 

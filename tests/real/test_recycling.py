@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from soak.asking import CHAT, RESPONSES, Call, Ending, ask
+from soak.patience import until
 from soak.processes import command, descendants, resident_mb
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge.demo.replies import Reply, Wait, answer, function_call, message
@@ -23,10 +24,8 @@ ASK: dict[str, JsonObject] = {
     CHAT: {"model": "gpt-5.5", "messages": [{"role": "user", "content": "hi"}], "stream": True},
     RESPONSES: {"model": "gpt-5.5", "input": "hi"},
 }
-PATIENCE_S = 15
-"""After this a test has failed: an app-server is looked at every second while it waits for its last turn."""
-LOOK_AGAIN_S = 0.02
-"""The system does not tell when a process is gone, so somebody has to look."""
+REPLACED_S = 15
+"""When the old app-servers must be gone: each is looked at every second while it waits for its last turn."""
 
 
 def app_servers() -> list[int]:
@@ -42,9 +41,7 @@ async def recycling(directory: Path, count: int) -> AsyncIterator[Bridge]:
         running.model.respond = lambda _: answer(message("Well."))
         yield running
         running.gateway.calls.close()
-        async with asyncio.timeout(PATIENCE_S):
-            while len(app_servers()) - others != count + 1:
-                await asyncio.sleep(LOOK_AGAIN_S)
+        await until(lambda: len(app_servers()) - others == count + 1, within_s=REPLACED_S)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A whole gateway for tests: HTTP in front, the real Codex behind it, and behind that a model that does as it is told."""
+"""A whole gateway for tests: HTTP in front, behind it the real Codex, and behind that a model that does as told."""
 
 import asyncio
 import contextlib

@@ -16,7 +16,15 @@ from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFau
 from turnbridge.turn.items import Json
 from turnbridge.wire.codex import jsonrpc
 from turnbridge.wire.codex.declines import DECLINES, NOBODY
-from turnbridge.wire.codex.schema import NOTIFICATIONS, Notification, ToolCallAsked
+from turnbridge.wire.codex.schema import (
+    NOTIFICATIONS,
+    AgentMessageDelta,
+    Notification,
+    RawItemCompleted,
+    ReasoningTextDelta,
+    SummaryTextDelta,
+    ToolCallAsked,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +39,7 @@ _tool_call = msgspec.json.Decoder(ToolCallAsked)
 
 # Some megabytes for a client that has stopped reading; a model that is read never gets so far ahead.
 MOST_UNREAD = 20_000
+MOST_UNREAD_CHARACTERS = 8_000_000
 
 
 class CallRefused(InternalFault):
@@ -42,6 +51,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._notes: list[Notification | ToolCallAsked] = []
+        self._unread = 0
         self._error: GatewayError | None = None
         self._arrived = asyncio.Event()
         self.overflowed: Callable[[], None] = lambda: None
@@ -49,12 +59,12 @@ class Inbox:
 
     def put(self, note: Notification | ToolCallAsked) -> None:
         """Add a notification, unless so many wait already that nobody seems to read them."""
-        if len(self._notes) >= MOST_UNREAD:
-            if self._error is None:
-                self.fail(
-                    BackendUnavailable("The client read too slowly; the turn was interrupted.", code="slow_reader")
-                )
-                self.overflowed()
+        if self._error is not None:
+            return
+        self._unread += _weight(note)
+        if len(self._notes) >= MOST_UNREAD or self._unread >= MOST_UNREAD_CHARACTERS:
+            self.fail(BackendUnavailable("The client read too slowly; the turn was interrupted.", code="slow_reader"))
+            self.overflowed()
             return
         self._notes.append(note)
         self._arrived.set()
@@ -78,10 +88,21 @@ class Inbox:
         await self._arrived.wait()
         if not self._notes and self._error is not None:
             raise self._error
-        notes, self._notes = self._notes, []
+        notes, self._notes, self._unread = self._notes, [], 0
         if self._error is None:
             self._arrived.clear()
         return notes
+
+
+def _weight(note: Notification | ToolCallAsked) -> int:
+    """Return about how many characters a notification holds, if it may hold many."""
+    match note:
+        case AgentMessageDelta() | SummaryTextDelta() | ReasoningTextDelta():
+            return len(note.delta)
+        case RawItemCompleted():
+            return len(bytes(note.item))
+        case _:
+            return 0
 
 
 class Connection:

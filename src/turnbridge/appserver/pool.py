@@ -74,7 +74,7 @@ class Pool:
         self._bounds = bounds or Bounds()
         self._serving: list[Worker] = []
         self._reserve: Worker | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: dict[asyncio.Task[None], Worker] = {}
         self._crashes: deque[float] = deque()
         self._problem = "Codex is starting."
         self._wanted = asyncio.Event()
@@ -214,8 +214,8 @@ class Pool:
             self._serving[self._serving.index(worker)] = self._reserve
             self._reserve = None
             retirement = asyncio.ensure_future(_retire(worker))
-            self._retiring.add(retirement)
-            retirement.add_done_callback(self._retiring.discard)
+            self._retiring[retirement] = worker
+            retirement.add_done_callback(self._retiring.pop)
 
     def _is_outgrown(self, worker: Worker) -> bool:
         return (
@@ -228,7 +228,7 @@ class Pool:
         """Kill app-servers that do not answer, and look for those that have outgrown their bounds."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
-            await asyncio.gather(*(_probe(worker) for worker in self._serving))
+            await asyncio.gather(*(_probe(worker) for worker in (*self._serving, *self._retiring.values())))
             self._check.set()
 
     async def _stop_all(self) -> None:
@@ -257,6 +257,9 @@ async def _probe(worker: Worker) -> None:
         if not worker.process.exited.done():
             log.error("codex_hangs", pid=worker.process.pid)
             worker.process.kill()
+    except GatewayError as error:
+        # A strange answer is an answer: it is alive.
+        log.warning("codex_probe_refused", pid=worker.process.pid, reason=error.message)
 
 
 def resident_bytes(pid: int) -> int:

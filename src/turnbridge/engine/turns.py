@@ -79,6 +79,9 @@ class TurnRunner:
             for attempt in itertools.count(1):
                 async with aclosing(self._attempt(ready, served)) as batches:
                     first = await anext(batches)
+                    if not request.streamed:
+                        # The client hears nothing before the end, so everything up to it may begin again.
+                        first = [*first, *[event async for batch in batches for event in batch]]
                     if (again := await self._again(ready, first, attempt)) is not None:
                         ready = again
                         continue
@@ -117,8 +120,8 @@ class TurnRunner:
 
     async def _again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> TurnRequest | None:
         """Return what to run instead of a turn that failed before it said anything, if something may help."""
-        failed = first[0]
-        if not isinstance(failed, TurnFailed):
+        failed = first[-1]
+        if not isinstance(failed, TurnFailed) or (request.streamed and len(first) > 1):
             return None
         if isinstance(failed.error, BackendLost):
             # Codex died under the turn, or while it waited. If that happens again, the turn itself may be the cause.

@@ -22,8 +22,10 @@ from turnbridge.wire.openai_errors import TABLE
 OTHER = "other"
 """The label of whatever is in no fixed list."""
 
-INGRESS_ERROR_CODES = frozenset({"forbidden", "unsupported_content_encoding"})
-"""Codes of the ingress that no error class carries by itself."""
+INGRESS_ERROR_CODES = frozenset(
+    {"forbidden", "unsupported_content_encoding", "queue_full", "queue_timeout", "shutting_down", "slow_reader"}
+)
+"""Codes that an operator should be able to count, and that no error class carries by itself."""
 
 REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1800)
 """From a list of models to a long agentic turn."""

@@ -33,6 +33,8 @@ PATIENCE_WITH_WHOLE_ANSWERS = 2
 BLANK = b" "
 
 MOST_UNSENT_BATCHES = 64
+# How often a client that does not read is looked for.
+STALL_CHECK_S = 1.0
 
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -50,6 +52,8 @@ class Timing:
     """How long headers wait for the first output."""
     keepalive_s: float | None
     """After how much silence a sign of life is sent; None for never."""
+    whole_s: float
+    """How long a client that does not read is borne with."""
 
 
 class Writer(Protocol):
@@ -112,10 +116,13 @@ class TurnResponse:
         """Answer, unless the client leaves first."""
         context = context_of(scope)
         context.stream = self._streamed
-        answer = asyncio.ensure_future(self._answer(context, _Outlet(send)))
+        outlet = _Outlet(send)
+        answer = asyncio.ensure_future(self._answer(context, outlet))
         gone = asyncio.ensure_future(_client_gone(receive))
         try:
-            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+            done: set[asyncio.Future[None]] = set()
+            while not done and not outlet.stalled(self._timing.whole_s):
+                done, _ = await asyncio.wait((answer, gone), timeout=STALL_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
             answer.cancel()
@@ -265,6 +272,7 @@ class _Outlet:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self._began_at = asyncio.get_running_loop().time()
         self._said_at = 0.0
         self._busy = False
         self.started = False
@@ -288,6 +296,10 @@ class _Outlet:
     async def end(self, data: bytes) -> None:
         """Send the rest."""
         await self._send({"type": "http.response.body", "body": data})
+
+    def stalled(self, longest_s: float) -> bool:
+        """Tell whether a client takes nothing any more, and has had all the time that a turn may have."""
+        return self._busy and asyncio.get_running_loop().time() - self._began_at > longest_s
 
     def silent_for(self) -> float:
         """Return how long nothing has been said; a client that is slow to take the last frame has heard enough."""

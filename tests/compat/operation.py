@@ -1,0 +1,361 @@
+"""Promises about what is kept, what is bounded, and what happens when something breaks or ends."""
+
+from tests.compat.requirement import CLIENTS, OURS, RATE_LIMITS, Requirement
+
+THREADS = (
+    Requirement(
+        id="threads.warm",
+        sentence="A conversation that only grows goes on in its thread, so that the provider's cache stays warm.",
+        source=OURS,
+        tests=(
+            "tests/real/test_warm_threads.py::test_a_chat_of_ten_turns_stays_on_one_thread",
+            "tests/real/test_warm_threads.py::test_streams_and_responses_stay_on_their_thread_too",
+            "tests/real/test_warm_threads.py::test_a_conversation_with_calls_goes_on_warm_after_them",
+        ),
+    ),
+    Requirement(
+        id="threads.told",
+        sentence="`x-turnbridge-thread` says how a request was served: `fresh`, `warm`, `parked` or `replayed`.",
+        source=OURS,
+        tests=(
+            "tests/real/test_warm_threads.py::test_a_chat_of_ten_turns_stays_on_one_thread",
+            "tests/real/test_warm_threads.py::test_a_conversation_with_calls_goes_on_warm_after_them",
+            "tests/real/test_warm_threads.py::test_any_other_history_is_replayed_on_a_thread_of_its_own",
+        ),
+    ),
+    Requirement(
+        id="threads.edited",
+        sentence="Any other history, and one that asks for other settings, is replayed on a thread of its own.",
+        source=OURS,
+        tests=(
+            "tests/real/test_warm_threads.py::test_any_other_history_is_replayed_on_a_thread_of_its_own",
+            "tests/real/test_warm_threads.py::test_other_settings_do_not_go_on_in_a_thread",
+        ),
+    ),
+    Requirement(
+        id="threads.alone",
+        sentence="Two requests never share a thread.",
+        source=OURS,
+        tests=("tests/real/test_warm_threads.py::test_two_requests_never_share_a_thread",),
+    ),
+    Requirement(
+        id="threads.cut-off",
+        sentence="A thread whose answer was cut off is not kept.",
+        source=OURS,
+        tests=("tests/real/test_warm_threads.py::test_a_thread_that_was_cut_off_is_not_kept",),
+    ),
+    Requirement(
+        id="threads.keys",
+        sentence="A thread belongs to the key that began it.",
+        source=OURS,
+        tests=("tests/real/test_warm_threads.py::test_another_key_never_gets_a_thread",),
+    ),
+)
+
+LIMITS = (
+    Requirement(
+        id="limits.turns",
+        sentence="At most `PROXY_MAX_TURNS` run at once; further requests wait, and nothing is lost or starved.",
+        source=OURS,
+        tests=(
+            "tests/engine/test_admission.py::test_whoever_finds_room_enters_and_the_next_one_waits_until_somebody_ends",
+            "tests/engine/test_admission.py::test_whatever_comes_and_goes_the_bounds_hold_and_nothing_is_lost",
+        ),
+    ),
+    Requirement(
+        id="limits.fair",
+        sentence="Keys enter in rotation, however many requests each one has waiting.",
+        source=OURS,
+        tests=("tests/engine/test_admission.py::test_clients_enter_in_rotation_however_many_requests_each_one_has",),
+    ),
+    Requirement(
+        id="limits.queue",
+        sentence="A full queue is a 429 and too long a wait a 503, both with `Retry-After`.",
+        source=OURS,
+        tests=(
+            "tests/real/test_limits_and_time.py::test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told_how_long",
+            "tests/real/test_limits_and_time.py::test_who_waits_too_long_is_told_to_come_back_and_the_others_go_on",
+        ),
+    ),
+    Requirement(
+        id="limits.queue.told",
+        sentence="`x-turnbridge-queued-ms` says how long a request waited for its turn.",
+        source=OURS,
+        tests=(
+            "tests/real/test_limits_and_time.py::test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told_how_long",
+        ),
+    ),
+    Requirement(
+        id="limits.key-turns",
+        sentence="A key may have `PROXY_KEY_MAX_TURNS` at once; others are not disturbed.",
+        source=OURS,
+        tests=(
+            "tests/engine/test_admission.py::test_a_client_may_have_so_many_turns_running_or_waiting_and_others_are_not_disturbed",
+            "tests/real/test_idempotency.py::test_a_key_that_goes_too_far_is_told_so_as_the_sdk_understands_it",
+        ),
+    ),
+    Requirement(
+        id="limits.rate",
+        sentence="`PROXY_RATE_LIMIT` bounds the requests of each key; one too many is a 429 with `Retry-After`.",
+        source=RATE_LIMITS,
+        tests=(
+            "tests/web/test_rate_limit.py::test_every_answer_tells_what_remains_and_one_too_many_is_told_when_to_come_back",
+            "tests/web/test_rate_limit.py::test_each_key_has_limits_of_its_own",
+            "tests/real/test_idempotency.py::test_a_key_that_goes_too_far_is_told_so_as_the_sdk_understands_it",
+            "tests/web/test_rate_limit.py::test_requests_at_the_same_time_get_no_more_than_the_limit",
+        ),
+    ),
+    Requirement(
+        id="limits.rate.headers",
+        sentence="Each answer has OpenAI's `x-ratelimit-*` headers for requests.",
+        source=RATE_LIMITS,
+        tests=(
+            "tests/web/test_rate_limit.py::test_every_answer_tells_what_remains_and_one_too_many_is_told_when_to_come_back",
+            "tests/web/test_rate_limit.py::test_a_duration_is_written_as_openai_does",
+        ),
+        divergence="Tokens are not limited here, so there are no such headers for them.",
+    ),
+    Requirement(
+        id="limits.rate.shared",
+        sentence="Replicas that share a Redis count together; one that cannot reach it counts alone.",
+        source=OURS,
+        tests=(
+            "tests/web/test_rate_limit.py::test_replicas_that_share_a_redis_count_together",
+            "tests/web/test_rate_limit.py::test_a_replica_counts_alone_while_it_cannot_reach_the_redis",
+            "tests/web/test_rate_limit.py::test_a_redis_that_does_not_answer_holds_nobody_up",
+        ),
+    ),
+    Requirement(
+        id="limits.time",
+        sentence="A turn that is silent or goes on for too long is interrupted and fails with 504 `turn_timeout`.",
+        source=OURS,
+        tests=(
+            "tests/real/test_limits_and_time.py::test_a_turn_whose_time_is_up_is_interrupted_and_its_client_told_once",
+            "tests/real/test_limits_and_time.py::test_the_error_says_which_time_is_up",
+            "tests/real/test_limits_and_time.py::test_every_word_of_the_model_gives_it_more_time",
+        ),
+    ),
+    Requirement(
+        id="limits.time.tools",
+        sentence="The time that a client takes for its tools does not count.",
+        source=OURS,
+        tests=("tests/real/test_limits_and_time.py::test_the_time_that_a_client_takes_for_its_tools_does_not_count",),
+    ),
+    Requirement(
+        id="limits.keepalive",
+        sentence=(
+            "While the model is silent, a stream shows a sign of life: on chat a comment, on Responses "
+            "`response.in_progress`."
+        ),
+        source=CLIENTS,
+        tests=(
+            "tests/real/test_keepalive.py::test_a_chat_stream_has_comments_while_the_model_is_silent_and_none_after",
+            "tests/real/test_keepalive.py::test_a_response_stream_has_data_while_the_model_is_silent_and_stays_in_order",
+            "tests/real/test_keepalive.py::test_a_stream_has_no_signs_of_life_while_the_model_speaks",
+        ),
+        divergence="OpenAI sends `response.in_progress` once.",
+    ),
+    Requirement(
+        id="limits.keepalive.whole",
+        sentence="An answer in one piece that takes long begins with blanks, and is still valid JSON.",
+        source=CLIENTS,
+        tests=(
+            "tests/real/test_keepalive.py::test_a_whole_answer_that_takes_long_begins_with_blanks_and_is_valid_json",
+            "tests/real/test_keepalive.py::test_the_official_client_does_not_notice_signs_of_life_in_a_chat",
+            "tests/real/test_keepalive.py::test_a_whole_answer_that_fails_after_its_first_blank_is_broken_off_and_never_a_good_one",
+        ),
+        divergence="A failure after the first blank breaks the connection off: its status has been sent.",
+    ),
+    Requirement(
+        id="limits.keepalive.off",
+        sentence="`x-no-keepalive: 1` switches the signs of life off.",
+        source=OURS,
+        tests=("tests/real/test_keepalive.py::test_a_client_that_wants_no_signs_of_life_gets_none",),
+    ),
+    Requirement(
+        id="limits.slow-readers",
+        sentence="A client that stops reading holds back only its own turn; memory stays bounded, then the turn ends.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_slow_readers.py::test_a_turn_that_nobody_reads_is_interrupted_and_logged",
+            "tests/faults/test_slow_readers.py::test_the_memory_for_an_answer_that_nobody_reads_is_bounded",
+        ),
+    ),
+    Requirement(
+        id="limits.idempotency",
+        sentence="A repeat under the same `Idempotency-Key` gets the stored answer, or joins the running one.",
+        source=OURS,
+        tests=(
+            "tests/real/test_idempotency.py::test_a_repeat_gets_the_very_same_answer_and_the_model_is_asked_once",
+            "tests/real/test_idempotency.py::test_a_client_whose_connection_broke_joins_the_stream_from_its_beginning",
+            "tests/real/test_idempotency.py::test_the_turn_is_interrupted_when_the_last_client_leaves",
+        ),
+    ),
+    Requirement(
+        id="limits.idempotency.other-body",
+        sentence="Another body under the same key is a 400; a failure is not kept.",
+        source=OURS,
+        tests=(
+            "tests/web/test_idempotency.py::test_another_body_under_the_same_key_is_refused",
+            "tests/web/test_idempotency.py::test_what_failed_is_not_kept",
+        ),
+    ),
+)
+
+FAULTS = (
+    Requirement(
+        id="faults.leaving",
+        sentence="A client that leaves, at whatever stage, interrupts its turn in Codex.",
+        source=OURS,
+        tests=(
+            "tests/real/test_leaving.py::test_a_client_that_leaves_while_it_waits_interrupts_its_turn",
+            "tests/real/test_leaving.py::test_a_client_that_leaves_between_two_pieces_of_a_chat_interrupts_every_choice",
+            "tests/real/test_leaving.py::test_a_client_that_leaves_during_a_repair_interrupts_it",
+            "tests/real/test_leaving.py::test_clients_that_leave_before_their_turn_has_begun_leave_nothing_behind",
+            "tests/faults/test_leaving_clients.py::test_a_client_that_leaves_after_so_many_events_leaves_nothing_behind",
+        ),
+    ),
+    Requirement(
+        id="faults.death.unseen",
+        sentence="A turn whose Codex dies before its client has seen anything runs once more, elsewhere, unseen.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_killed_codex.py::test_a_turn_without_output_is_run_again_unseen",
+            "tests/faults/test_killed_codex.py::test_a_request_that_meets_a_codex_just_dead_is_served_by_another",
+            "tests/faults/test_bad_codex.py::test_a_turn_that_kills_every_app_server_is_tried_twice_and_no_more",
+        ),
+    ),
+    Requirement(
+        id="faults.death.told",
+        sentence="A stream that has begun ends with one typed error at once; turns beside it go on.",
+        source=OURS,
+        tests=("tests/faults/test_killed_codex.py::test_a_stream_that_has_begun_hears_of_the_death_once_and_at_once",),
+    ),
+    Requirement(
+        id="faults.hung",
+        sentence="A Codex that hangs is treated as dead.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_start.py::test_an_app_server_that_answers_the_probe_badly_is_alive_and_one_that_hangs_is_still_noticed",
+            "tests/faults/test_killed_codex.py::test_a_turn_without_output_is_run_again_unseen",
+            "tests/faults/test_killed_codex.py::test_a_turn_that_waited_for_a_tool_in_a_dead_codex_is_replayed",
+        ),
+    ),
+    Requirement(
+        id="faults.garbage",
+        sentence="Garbage, half lines, 50 MB lines, wrong ids and unknown notifications of Codex's harm no turn.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_codex.py::test_what_concerns_no_turn_harms_none",
+            "tests/appserver/test_connection.py::test_a_line_that_cannot_be_read_is_counted_and_harms_nothing",
+        ),
+    ),
+    Requirement(
+        id="faults.one-ending",
+        sentence="Whatever ends a turn ends it once, disturbs no other, and leaves no process, descriptor or task.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_codex.py::test_what_ends_a_turn_ends_it_once_and_is_made_good_if_its_client_has_seen_nothing",
+        ),
+    ),
+    Requirement(
+        id="faults.start",
+        sentence="A Codex that cannot be started is told by `/readyz` and a 503, and tried again until it can be.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_start.py::test_a_start_that_fails_is_told_and_made_good_as_soon_as_it_can_be",
+            "tests/test_bootstrap.py::test_a_codex_that_cannot_be_started_is_named_by_readiness_and_to_clients",
+        ),
+    ),
+    Requirement(
+        id="faults.backoff",
+        sentence="What keeps dying is started less and less often, and never given up.",
+        source=OURS,
+        tests=(
+            "tests/appserver/test_pool.py::test_what_cannot_be_started_is_tried_less_and_less_often",
+            "tests/appserver/test_pool.py::test_what_dies_before_it_can_serve_is_started_less_and_less_often",
+        ),
+    ),
+    Requirement(
+        id="faults.reserve",
+        sentence="A Codex in reserve takes the place of one that died, at once.",
+        source=OURS,
+        tests=(
+            "tests/appserver/test_pool.py::test_a_crash_is_made_good_by_the_reserve_and_the_reserve_by_a_new_start",
+        ),
+    ),
+    Requirement(
+        id="faults.recycling",
+        sentence="A Codex that has had its `WORKER_MAX_THREADS` is replaced; its turns are finished or replayed.",
+        source=OURS,
+        tests=(
+            "tests/real/test_recycling.py::test_sixty_turns_in_a_row_are_served_while_app_servers_are_replaced",
+            "tests/real/test_recycling.py::test_a_turn_that_runs_on_a_replaced_app_server_is_finished_there",
+            "tests/real/test_recycling.py::test_a_turn_that_waits_for_its_client_on_a_replaced_app_server_is_served",
+            "tests/appserver/test_pool.py::test_an_app_server_that_has_had_its_threads_is_replaced_and_ends",
+        ),
+    ),
+    Requirement(
+        id="faults.signals",
+        sentence="SIGTERM and SIGINT end everything cleanly, also while Codex starts or hangs.",
+        source=OURS,
+        tests=(
+            "tests/test_cli.py::test_a_signal_ends_everything_cleanly",
+            "tests/test_cli.py::test_a_codex_that_hangs_does_not_outlive_the_gateway",
+        ),
+    ),
+    Requirement(
+        id="faults.orphans",
+        sentence="However the gateway ends, SIGKILL included, no Codex survives it.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_shutdown.py::test_no_codex_survives_a_gateway_that_is_killed",
+            "tests/faults/test_shutdown.py::test_no_codex_survives_a_gateway_that_is_killed_as_it_starts",
+            "tests/appserver/test_process.py::test_every_child_ends_within_its_bound",
+        ),
+    ),
+    Requirement(
+        id="faults.drain",
+        sentence=(
+            "When it is told to stop, the gateway lets nobody in, lets turns finish for `PROXY_DRAIN_S`, and ends the "
+            "rest with 503 `shutting_down`; a second signal stops it at once."
+        ),
+        source=OURS,
+        tests=(
+            "tests/faults/test_shutdown.py::test_running_turns_finish_while_new_ones_are_refused",
+            "tests/faults/test_shutdown.py::test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so",
+            "tests/faults/test_shutdown.py::test_a_second_signal_stops_at_once",
+        ),
+    ),
+    Requirement(
+        id="faults.disk",
+        sentence="A full or read-only disk disturbs no running turn, is told by `/readyz`, and is recovered from.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_disk.py::test_a_gateway_that_cannot_write_says_so_and_recovers_by_itself",
+            "tests/faults/test_disk.py::test_a_disk_that_fills_up_disturbs_no_turn_and_nothing_is_given_up_for_good",
+        ),
+    ),
+    Requirement(
+        id="faults.clock",
+        sentence="A jump of the clock is noticed by no turn and no Codex.",
+        source=OURS,
+        tests=("tests/faults/test_clock.py::test_a_jump_of_the_clock_is_noticed_by_no_turn_and_no_worker",),
+    ),
+    Requirement(
+        id="faults.soak",
+        sentence="Mixed load with random faults has no unexplained outcome and no leak.",
+        source=OURS,
+        tests=("tests/faults/test_soak.py::test_a_short_soak_has_no_unexplained_outcome_and_no_leak",),
+    ),
+    Requirement(
+        id="faults.other-versions",
+        sentence="The tests notice when another Codex binary speaks another protocol.",
+        source=OURS,
+        tests=(
+            "tests/wire/codex/test_schema.py::test_we_can_read_whatever_codex_may_send",
+            "tests/wire/codex/test_encode.py::test_the_binary_knows_everything_that_it_is_sent",
+            "tests/wire/codex/test_recordings.py::test_the_binary_still_says_what_was_recorded",
+        ),
+    ),
+)

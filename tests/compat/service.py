@@ -1,0 +1,343 @@
+"""Promises about starting the gateway, its HTTP side, and the machine that it runs on."""
+
+from tests.compat.requirement import CLIENTS, DEBUGGING, ERRORS, OURS, Requirement
+
+START = (
+    Requirement(
+        id="start.demo",
+        sentence="The demo runs the real Codex without an account, and prints a key, a curl line and Python that work.",
+        source=OURS,
+        tests=(
+            "tests/test_cli.py::test_what_is_printed_can_be_pasted",
+            "tests/docs/test_docs.py::test_the_readme_shows_what_the_demo_prints",
+        ),
+    ),
+    Requirement(
+        id="start.examples",
+        sentence="The examples of the documentation run as they stand.",
+        source=OURS,
+        tests=(
+            "tests/docs/test_docs.py::test_the_python_example_of_the_readme_runs",
+            "tests/docs/test_docs.py::test_the_curl_example_of_the_readme_runs",
+            "tests/docs/test_docs.py::test_the_node_example_of_the_clients_page_runs",
+        ),
+    ),
+    Requirement(
+        id="start.quick",
+        sentence="The second start is ready within 3 seconds, with the same key; it writes only to its data directory.",
+        source=OURS,
+        tests=("tests/test_cli.py::test_the_second_start_is_quick_and_has_the_same_key",),
+    ),
+    Requirement(
+        id="start.own-home",
+        sentence=(
+            "Of the user's Codex home, only the login and what concerns models and providers is used; sessions, MCP "
+            "servers, skills, hooks and AGENTS.md are not."
+        ),
+        source=OURS,
+        tests=(
+            "tests/appserver/test_home.py::test_only_models_providers_and_login_come_along",
+            "tests/real/test_host_safety.py::test_behind_the_gateway_it_falls_into_none",
+            "tests/real/test_host_safety.py::test_the_users_choice_of_an_effort_counts_and_the_answer_says_so",
+        ),
+    ),
+    Requirement(
+        id="start.users-home",
+        sentence="Nothing is written to the user's Codex home, but the login that Codex itself renews.",
+        source=OURS,
+        tests=(
+            "tests/appserver/test_home.py::test_nothing_is_written_to_the_users_home",
+            "tests/appserver/test_home.py::test_the_login_is_a_link_that_is_written_through",
+            "tests/test_bootstrap.py::test_a_login_serves_the_next_request_and_nothing_else_of_the_users_comes_along",
+        ),
+    ),
+    Requirement(
+        id="start.small-home",
+        sentence="The gateway's own home keeps no sessions, which would slow down each turn, and no endless log.",
+        source=OURS,
+        tests=(
+            "tests/appserver/test_home.py::test_an_empty_sessions_folder_is_removed",
+            "tests/appserver/test_home.py::test_the_log_database_is_bounded",
+        ),
+    ),
+    Requirement(
+        id="start.no-login",
+        sentence=(
+            "Without a login the server starts, `/readyz` says why, and requests get 401 `codex_login_required` with "
+            "the command that helps."
+        ),
+        source=OURS,
+        tests=("tests/test_bootstrap.py::test_without_a_login_the_gateway_says_which_command_helps",),
+    ),
+    Requirement(
+        id="start.later-login",
+        sentence="A login that comes later counts at once, without a restart.",
+        source=OURS,
+        tests=(
+            "tests/test_bootstrap.py::test_a_login_serves_the_next_request_and_nothing_else_of_the_users_comes_along",
+            "tests/test_bootstrap.py::test_a_login_makes_the_gateway_ready_although_nobody_asks",
+        ),
+    ),
+    Requirement(
+        id="start.settings.unknown",
+        sentence="A variable that looks like a setting and is none is reported, with the nearest name.",
+        source=OURS,
+        tests=(
+            "tests/test_settings.py::test_a_name_that_is_no_setting_is_reported_with_the_nearest_one",
+            "tests/test_cli.py::test_what_is_printed_can_be_pasted",
+        ),
+    ),
+    Requirement(
+        id="start.settings.empty",
+        sentence="An empty variable is an unset one.",
+        source=OURS,
+        tests=(
+            "tests/test_settings.py::test_an_empty_variable_is_an_unset_one",
+            "tests/test_settings.py::test_an_empty_text_in_the_file_is_unset_too",
+        ),
+    ),
+    Requirement(
+        id="start.settings.bad",
+        sentence="A bad value is refused at the start by the name of its setting.",
+        source=OURS,
+        tests=(
+            "tests/test_settings.py::test_a_bad_value_is_refused_with_the_name_of_its_setting",
+            "tests/test_cli.py::test_a_bad_setting_is_refused_by_its_name_without_a_traceback",
+        ),
+    ),
+)
+
+INGRESS = (
+    Requirement(
+        id="ingress.routes",
+        sentence="Both generation routes and both model routes are served, with and without `/v1`.",
+        source=CLIENTS,
+        tests=("tests/real/test_ingress_routes.py::test_every_route_is_served_with_and_without_v1",),
+    ),
+    Requirement(
+        id="ingress.probes",
+        sentence="`/healthz`, `/livez` and `/readyz` need no key.",
+        source=OURS,
+        tests=("tests/real/test_ingress_routes.py::test_probes_need_no_key",),
+    ),
+    Requirement(
+        id="ingress.unknown-routes",
+        sentence="Any other route is a 404, and a wrong verb a 405 with `Allow`, both as OpenAI's error object.",
+        source=ERRORS,
+        tests=("tests/real/test_ingress_routes.py::test_a_wrong_route_or_verb_is_an_openai_error",),
+    ),
+    Requirement(
+        id="ingress.request-id",
+        sentence="Every answer has `x-request-id`: the client's own if it sent one, else a fresh one.",
+        source=DEBUGGING,
+        tests=(
+            "tests/real/test_ingress_routes.py::test_a_clients_request_id_comes_back",
+            "tests/real/test_ingress_routes.py::test_every_answer_has_a_request_id_that_the_sdk_can_tell",
+            "tests/web/test_ingress.py::test_any_other_request_id_is_replaced_by_a_fresh_one",
+        ),
+    ),
+    Requirement(
+        id="ingress.key",
+        sentence="A missing or wrong key is a 401 on every route but the probes, unknown routes too.",
+        source=CLIENTS,
+        tests=(
+            "tests/real/test_ingress_routes.py::test_a_wrong_key_is_an_authentication_error",
+            "tests/web/test_auth.py::test_without_a_key_the_client_is_told_how_to_give_it",
+            "tests/web/test_auth.py::test_a_key_that_is_nearly_right_is_wrong",
+            "tests/web/test_auth.py::test_an_unknown_path_asks_for_the_key_too",
+        ),
+    ),
+    Requirement(
+        id="ingress.key.made",
+        sentence="Without `PROXY_API_KEY` a key is made at the first start, and kept with mode 0600.",
+        source=OURS,
+        tests=(
+            "tests/test_bootstrap.py::test_the_key_is_made_once_and_for_its_user_only",
+            "tests/test_cli.py::test_the_second_start_is_quick_and_has_the_same_key",
+        ),
+    ),
+    Requirement(
+        id="ingress.key.chosen",
+        sentence="A key that the user chose is never printed.",
+        source=OURS,
+        tests=("tests/test_cli.py::test_a_key_that_the_user_chose_is_not_printed",),
+    ),
+    Requirement(
+        id="ingress.loopback",
+        sentence="It listens on 127.0.0.1, and elsewhere only with a key that the user chose.",
+        source=OURS,
+        tests=(
+            "tests/test_settings.py::test_without_any_choice_the_gateway_is_private_and_uses_the_users_codex",
+            "tests/test_cli.py::test_other_addresses_than_loopback_need_a_key_that_the_user_chose",
+            "tests/test_cli.py::test_an_empty_key_in_the_file_is_not_one_that_the_user_chose",
+        ),
+    ),
+    Requirement(
+        id="ingress.log",
+        sentence="Each request is one structured log line: ids, route, model, status, tokens, times.",
+        source=OURS,
+        tests=(
+            "tests/web/test_access_log.py::test_the_line_tells_who_waited_how_long_for_what",
+            "tests/web/test_access_log.py::test_an_error_told_inside_the_stream_is_a_failure_though_the_status_was_200",
+            "tests/web/test_access_log.py::test_a_client_that_leaves_mid_stream_is_logged_as_gone",
+        ),
+    ),
+    Requirement(
+        id="ingress.log.private",
+        sentence="Logs hold no prompts, answers, paths, queries or keys.",
+        source=OURS,
+        tests=(
+            "tests/compat/test_promises.py::test_the_log_holds_nothing_of_questions_and_answers",
+            "tests/web/test_access_log.py::test_the_line_tells_who_waited_how_long_for_what",
+            "tests/web/test_access_log.py::test_an_unknown_path_is_not_logged_but_called_other",
+            "tests/test_logs.py::test_secrets_are_replaced_at_any_depth_and_counts_are_not",
+            "tests/test_logs.py::test_a_traceback_is_written_without_local_variables",
+        ),
+    ),
+    Requirement(
+        id="ingress.cors",
+        sentence="Pages on loopback, Obsidian and those that the operator names may call; others may not.",
+        source=CLIENTS,
+        tests=(
+            "tests/web/test_cors.py::test_a_page_of_an_allowed_origin_can_read_the_answer",
+            "tests/web/test_cors.py::test_a_page_of_any_other_origin_is_served_but_cannot_read_the_answer",
+            "tests/real/test_ingress_routes.py::test_another_page_may_not_even_preflight",
+        ),
+    ),
+    Requirement(
+        id="ingress.cors.preflight",
+        sentence="A preflight needs no key and allows the SDKs' headers; a page may read all of ours.",
+        source=CLIENTS,
+        tests=(
+            "tests/real/test_ingress_routes.py::test_obsidian_may_preflight_with_the_sdks_headers_and_no_key",
+            "tests/real/test_ingress_routes.py::test_obsidian_may_read_the_answer_and_what_its_headers_say",
+        ),
+    ),
+    Requirement(
+        id="ingress.metrics",
+        sentence="`/metrics` counts requests, times, tokens and errors in Prometheus' format.",
+        source=OURS,
+        tests=(
+            "tests/real/test_ingress_routes.py::test_metrics_count_requests_times_tokens_and_errors",
+            "tests/web/test_metrics.py::test_metrics_speak_openmetrics_to_those_who_ask",
+        ),
+    ),
+    Requirement(
+        id="ingress.metrics.labels",
+        sentence="Its labels are bounded: routes by template, errors by known codes.",
+        source=OURS,
+        tests=(
+            "tests/web/test_metrics.py::test_requests_are_counted_by_template_status_and_outcome",
+            "tests/web/test_metrics.py::test_errors_are_counted_by_known_codes_only",
+        ),
+    ),
+    Requirement(
+        id="ingress.metrics.access",
+        sentence="It is read from this machine, or with `PROXY_METRICS_TOKEN`.",
+        source=OURS,
+        tests=(
+            "tests/web/test_metrics.py::test_metrics_are_readable_from_this_machine",
+            "tests/web/test_metrics.py::test_metrics_are_refused_to_others",
+            "tests/web/test_metrics.py::test_the_metrics_token_opens_from_anywhere",
+        ),
+    ),
+)
+
+SAFETY = (
+    Requirement(
+        id="safety.built-ins",
+        sentence="A model that calls a tool of Codex's own gets nothing executed on the host.",
+        source=OURS,
+        tests=(
+            "tests/real/test_host_safety.py::test_a_function_of_codex_is_not_there",
+            "tests/real/test_host_safety.py::test_a_custom_tool_of_codex_is_not_there",
+            "tests/real/test_host_safety.py::test_a_call_of_another_kind_does_nothing",
+        ),
+    ),
+    Requirement(
+        id="safety.scripts",
+        sentence="A model's script finds no tool of the host's and no module.",
+        source=OURS,
+        tests=(
+            "tests/real/test_host_safety.py::test_a_script_of_a_model_that_calls_tools_from_scripts_finds_no_tool_and_no_module",
+        ),
+    ),
+    Requirement(
+        id="safety.surroundings",
+        sentence="Nothing of the host's starts or reaches the model: MCP servers, hooks, skills, notifiers, AGENTS.md.",
+        source=OURS,
+        tests=(
+            "tests/real/test_host_safety.py::test_codex_alone_falls_into_every_trap",
+            "tests/real/test_host_safety.py::test_behind_the_gateway_it_falls_into_none",
+        ),
+    ),
+    Requirement(
+        id="safety.stopped",
+        sentence="A turn in which Codex acts on the host all the same is stopped.",
+        source=OURS,
+        tests=(
+            "tests/wire/codex/test_decode.py::test_a_turn_in_which_codex_acts_on_the_host_is_stopped",
+            "tests/wire/codex/test_schema.py::test_every_kind_of_item_is_known_to_be_an_action_on_the_host_or_not",
+        ),
+    ),
+    Requirement(
+        id="safety.declined",
+        sentence="Every request of Codex's for approval, input or elicitation is declined at once, counted and logged.",
+        source=OURS,
+        tests=(
+            "tests/compat/test_promises.py::test_a_request_of_codexs_that_is_declined_is_counted_and_logged",
+            "tests/appserver/test_connection.py::test_a_request_of_codexs_is_declined_at_once",
+            "tests/wire/codex/test_schema.py::test_every_request_of_codex_is_declined_or_knowingly_refused",
+            "tests/wire/codex/test_schema.py::test_codex_understands_each_decline",
+        ),
+    ),
+    Requirement(
+        id="safety.switched-off",
+        sentence="Every feature of Codex's that could act is switched off, and the binary knows each switch.",
+        source=OURS,
+        tests=(
+            "tests/wire/codex/test_encode.py::test_a_thread_starts_with_the_whole_recipe",
+            "tests/wire/codex/test_encode.py::test_the_binary_has_every_feature_that_is_switched_off",
+            "tests/wire/codex/test_encode.py::test_every_model_of_the_binary_loses_its_extras_and_nothing_else",
+        ),
+    ),
+    Requirement(
+        id="safety.secrets",
+        sentence="Codex gets none of the gateway's own secrets.",
+        source=OURS,
+        tests=(
+            "tests/appserver/test_process.py::test_a_child_has_its_own_home_and_session_and_none_of_the_gateways_secrets",
+        ),
+    ),
+    Requirement(
+        id="safety.addresses",
+        sentence="No private, link-local or otherwise internal address is fetched, however it is written.",
+        source=OURS,
+        tests=(
+            "tests/media/test_fetching.py::test_by_default_internal_hosts_are_refused_however_they_are_written",
+            "tests/media/test_fetching.py::test_one_internal_address_among_public_ones_refuses_the_host",
+            "tests/media/test_addresses.py::test_any_other_address_may_not_be_reached",
+            "tests/media/test_addresses.py::test_what_may_be_reached_is_global_for_the_standard_library_too",
+        ),
+        divergence="OpenAI fetches from its own network; here the gateway stands in the user's.",
+    ),
+    Requirement(
+        id="safety.redirects",
+        sentence="Neither a redirect nor a name that changes its address leads there.",
+        source=OURS,
+        tests=(
+            "tests/media/test_fetching.py::test_a_redirect_is_checked_like_the_first_url",
+            "tests/media/test_fetching.py::test_a_redirect_to_the_same_host_checks_it_anew",
+            "tests/media/test_fetching.py::test_a_name_that_changes_its_address_is_not_asked_a_second_time",
+        ),
+    ),
+    Requirement(
+        id="safety.schemas",
+        sentence="Nothing that a client's schema refers to is read.",
+        source=OURS,
+        tests=(
+            "tests/engine/test_conformance.py::test_nothing_that_a_schema_refers_to_is_read",
+            "tests/wire/test_strict_schema.py::test_nothing_that_a_schema_refers_to_is_read",
+        ),
+    ),
+)
