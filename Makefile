@@ -93,3 +93,11 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@echo "Installing tests/node/package-lock.json"
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
+
+.PHONY: soak soak-short
+
+soak: .venv/.dev ## Five minutes of mixed load with random faults, and a report (Linux)
+	.venv/bin/python -m soak $(ARGS)
+
+soak-short: .venv/.dev ## The same for 20 seconds; `make test` has it too
+	.venv/bin/python -m soak --minutes 0.33 $(ARGS)

@@ -172,7 +172,6 @@ async def test_a_call_is_streamed_on_responses_as_an_item_whose_argument_deltas_
             "type": "response.function_call_arguments.done",
             "output_index": 1,
             "item_id": "fc_1",
-            "name": "weather",
             "arguments": arguments,
         },
         {

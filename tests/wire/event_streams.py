@@ -68,7 +68,7 @@ def usages() -> st.SearchStrategy[ev.Usage]:
 
 
 def terminals() -> st.SearchStrategy[ev.Terminal]:
-    """Every way in which a turn without calls ends."""
+    """Every way in which an answer without calls ends."""
     return st.one_of(
         st.builds(ev.TurnCompleted, usages()),
         st.builds(ev.TurnIncomplete, st.sampled_from(["max_output_tokens", "content_filter"]), usages()),
@@ -106,13 +106,29 @@ def thoughts(draw: st.DrawFn, item_id: str) -> list[ev.TurnEvent]:
 
 
 @st.composite
+def searches(draw: st.DrawFn, item_id: str) -> list[ev.TurnEvent]:
+    """A search of the web."""
+    return [ev.WebSearchDone(item_id, {"type": "search", "query": draw(texts())})]
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> list[ev.TurnEvent]:
+    """The calls of one model response, and the end that belongs to them."""
+    made: list[ev.TurnEvent] = [
+        ev.FunctionCallDone(f"fc_{number}", f"call_{number}", draw(st.sampled_from(["add", "look"])), draw(st.text()))
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    return [*made, ev.CallsAwaited(draw(usages()))]
+
+
+@st.composite
 def event_streams(draw: st.DrawFn) -> list[ev.TurnEvent]:
     """Any stream: items one after another, some of which are cut off, and one end."""
     events: list[ev.TurnEvent] = []
     for number in range(draw(st.integers(0, 4))):
-        kind = draw(st.sampled_from([messages, thoughts]))
+        kind = draw(st.sampled_from([messages, thoughts, searches]))
         item = draw(kind(f"item_{number}"))
         # Whatever is open at the end was cut off; nothing promises that it is only the last item.
         cut = draw(st.booleans()) and len(item) > 2
         events += item[: draw(st.integers(2, len(item) - 1))] if cut else item
-    return [*events, draw(terminals())]
+    return [*events, *draw(calls() | st.builds(lambda end: [end], terminals()))]

@@ -234,7 +234,9 @@ class Pool:
     async def _stop_all(self) -> None:
         for retirement in self._retiring:
             retirement.cancel()
-        workers, self._serving, self._reserve = self._all(), [], None
+        # Also those that are being ended already: a cancelled wait would leave one that hangs.
+        workers = [*self._all(), *self._retiring.values()]
+        self._serving, self._reserve = [], None
         await asyncio.gather(*(worker.process.stop() for worker in workers), *self._retiring, return_exceptions=True)
 
 

@@ -184,12 +184,25 @@ def test_a_citation_reaches_a_client_that_streams() -> None:
     assert chunk({"annotations": [citation(0, 5, "Rain.")]}) in encoded(encoder(), cited("msg_1", "Rain."))
 
 
+class Called(msgspec.Struct, forbid_unknown_fields=True):
+    arguments: str
+    name: str | None = None
+
+
+class CallDelta(msgspec.Struct, forbid_unknown_fields=True):
+    index: int
+    function: Called
+    id: str | None = None
+    type: str | None = None
+
+
 class Delta(msgspec.Struct, forbid_unknown_fields=True):
     role: str | None = None
     content: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
     annotations: list[JsonObject] = []
+    tool_calls: list[CallDelta] = []
 
 
 class Choice(msgspec.Struct, forbid_unknown_fields=True):
@@ -205,6 +218,18 @@ class Heard(msgspec.Struct):
     content: str = ""
     reasoning_content: str = ""
     finish_reason: str | None = None
+    tool_calls: list[JsonObject] = []
+
+    def take(self, call: CallDelta) -> None:
+        """Take in a piece of a call: its id, type and name come first, and once."""
+        if call.index == len(self.tool_calls):
+            function: JsonObject = {"name": call.function.name, "arguments": ""}
+            self.tool_calls.append({"id": call.id, "type": call.type, "function": function})
+        else:
+            assert (call.id, call.type, call.function.name) == (None, None, None)
+        known = self.tool_calls[call.index]["function"]
+        assert isinstance(known, dict)
+        known["arguments"] = f"{known['arguments']}{call.function.arguments}"
 
 
 def heard(chunks: list[JsonObject], choices: int) -> list[Heard]:
@@ -215,7 +240,10 @@ def heard(chunks: list[JsonObject], choices: int) -> list[Heard]:
         delta, so_far = choice.delta, found[choice.index]
         assert so_far.finish_reason is None
         assert (delta.role == "assistant") is (number < choices)
-        assert delta.role or delta.content or delta.reasoning_content or delta.annotations or choice.finish_reason
+        says = delta.role or delta.content or delta.reasoning_content or delta.annotations or delta.tool_calls
+        assert says or choice.finish_reason
+        for call in delta.tool_calls:
+            so_far.take(call)
         so_far.content += delta.content or ""
         so_far.reasoning_content += delta.reasoning_content or ""
         so_far.finish_reason = choice.finish_reason
@@ -249,6 +277,7 @@ def test_the_stream_alone_rebuilds_the_completion(
             "finish_reason": choice.finish_reason,
             "content": choice.content,
             "reasoning_content": choice.reasoning_content,
+            "tool_calls": choice.tool_calls,
         }
         for index, choice in enumerate(heard(chunks, choices))
     ] == [whole_choice(choice) for choice in (told if isinstance(told, list) else [])]
@@ -262,8 +291,9 @@ def whole_choice(choice: Json) -> JsonObject:
     return {
         "index": choice["index"],
         "finish_reason": choice["finish_reason"],
-        "content": message["content"],
+        "content": message["content"] or "",
         "reasoning_content": message.get("reasoning_content", ""),
+        "tool_calls": message.get("tool_calls", []),
     }
 
 

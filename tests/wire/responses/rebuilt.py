@@ -20,11 +20,15 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True):
-    """A message or thought."""
+    """A message, a thought, a call or a search."""
 
     type: str
     id: str
-    content: list[Part]
+    content: list[Part] | UnsetType = UNSET
+    call_id: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+    action: JsonObject | UnsetType = UNSET
     summary: list[Part] | UnsetType = UNSET
     role: str | UnsetType = UNSET
     phase: str | UnsetType = UNSET
@@ -45,6 +49,7 @@ class Event(msgspec.Struct, forbid_unknown_fields=True):
     summary_index: int = 0
     part: Part | None = None
     delta: str = ""
+    arguments: str = ""
     text: str = ""
     annotation: JsonObject = {}
     annotation_index: int = 0
@@ -72,6 +77,10 @@ class Reader:
                 self._item(event, verb)
             elif subject in ("content_part", "reasoning_summary_part"):
                 self._part(event, verb)
+            elif subject == "function_call_arguments":
+                self._arguments(event, verb)
+            elif subject == "web_search_call":
+                assert self.output[event.output_index].id == event.item_id
             else:
                 self._text(event, verb)
 
@@ -92,7 +101,17 @@ class Reader:
         assert index not in self._open_parts
         self.output[index].status = event.item.status
         self.output[index].encrypted_content = event.item.encrypted_content
+        self.output[index].action = event.item.action
         assert event.item == self.output[index]
+
+    def _arguments(self, event: Event, verb: str) -> None:
+        call = self.output[event.output_index]
+        assert call.id == event.item_id
+        if verb == "delta":
+            assert event.delta
+            call.arguments = f"{call.arguments}{event.delta}"
+        else:
+            assert event.arguments == call.arguments
 
     def _part(self, event: Event, verb: str) -> None:
         assert event.part is not None
@@ -126,6 +145,7 @@ class Reader:
         item = self.output[event.output_index]
         assert item.id == event.item_id
         if "summary" not in event.type:
+            assert isinstance(item.content, list)
             return item.content, event.content_index
         assert isinstance(item.summary, list)
         return item.summary, event.summary_index

@@ -175,18 +175,20 @@ class ResponseEncoder:
         if call.arguments:
             happened.append(self._event("response.function_call_arguments.delta", **place, delta=call.arguments))
         item["arguments"] = call.arguments
-        happened.append(
-            self._event("response.function_call_arguments.done", **place, name=call.name, arguments=call.arguments)
-        )
+        happened.append(self._event("response.function_call_arguments.done", **place, arguments=call.arguments))
         return [*happened, *self._done(call.item_id)]
 
     def _search(self, search: ev.WebSearchDone) -> list[Event]:
-        item: JsonObject = {"type": "web_search_call", "id": search.item_id, "status": "in_progress"}
+        item: JsonObject = {
+            "type": "web_search_call",
+            "id": search.item_id,
+            "status": "in_progress",
+            "action": dict(search.action),
+        }
         happened = self._add(search.item_id, item)
         place: JsonObject = {"item_id": search.item_id, "output_index": self._open[search.item_id].index}
         for step in ("in_progress", "searching", "completed"):
             happened.append(self._event(f"response.web_search_call.{step}", **place))
-        item["action"] = dict(search.action)
         return [*happened, *self._done(search.item_id)]
 
     def _done(self, item_id: str, *, encrypted: str | None = None, status: str = "completed") -> list[Event]:

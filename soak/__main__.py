@@ -1,0 +1,196 @@
+"""Runs a soak, and ends with 0 if nothing was unexplained, nothing leaked, and every bound was kept."""
+
+import argparse
+import asyncio
+import contextlib
+import random
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import codex_cli_bin
+
+from soak import noisy_codex
+from soak.faults import Faults
+from soak.gateway import GatewayProcess, gateway_process
+from soak.load import KINDS, REQUEST_TIMEOUT_S, Clients
+from soak.model import respond
+from soak.report import Bounds, Report
+from soak.watch import Sample, Watcher
+from turnbridge.demo.server import ScriptedModel
+
+WORKERS = 2
+# Few, so that every app-server is replaced several times.
+THREADS_MIXED = 60
+THREADS_TURNS = 500
+# A short soak has its share of faults too.
+FAULT_INTERVAL_S, FAULTS_AT_LEAST = 3.0, 8
+# What is abandoned must be given up before the end.
+PARKED_TTL_S = 5
+# How long the gateway has to come to rest when nobody asks any more.
+REST_S = 40.0
+# A connection that is just being closed is no leak.
+SPARE_DESCRIPTORS = 3
+
+# What may be resident. An app-server begins with 130 MB and has taken up to 1.8 MB for each thread; at 1 GiB it is
+# replaced whatever it has done. One is in reserve, and one at a time is on its way out.
+GATEWAY_MB = 200.0
+FRESH_MB, THREAD_MB, REPLACED_MB = 300.0, 2.0, 1100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done."""
+
+    seconds: float
+    turns: int
+    clients: int
+    seed: int
+
+    @property
+    def mode(self) -> str:
+        """Return what to call it."""
+        return f"{self.turns} turns in a row" if self.turns else f"mixed load for {self.seconds:.0f} s"
+
+    @property
+    def threads(self) -> int:
+        """Return after how many threads an app-server is replaced."""
+        return THREADS_TURNS if self.turns else THREADS_MIXED
+
+    def bounds(self) -> Bounds:
+        """Return what may be held."""
+        one = min(FRESH_MB + THREAD_MB * self.threads, REPLACED_MB)
+        return Bounds(gateway_mb=GATEWAY_MB, app_server_mb=one, app_servers_mb=one * (WORKERS + 2))
+
+
+async def soak(plan: Plan, directory: Path) -> Report:
+    """Run the plan against a gateway of its own."""
+    settings: dict[str, object] = {
+        "WORKER_COUNT": WORKERS,
+        "WORKER_MAX_THREADS": plan.threads,
+        # One place less than clients, so that some of them have to wait.
+        "PROXY_MAX_TURNS": max(1, plan.clients - 1),
+        "PROXY_PARKED_TURN_TTL_S": PARKED_TTL_S,
+    }
+    if not plan.turns:
+        settings["CODEX_BIN"] = _noisy(directory)
+    async with (
+        ScriptedModel(respond) as model,
+        gateway_process(directory, model.base_url, settings, program="soak.serve") as gateway,
+        gateway.client(REQUEST_TIMEOUT_S) as http,
+    ):
+        await gateway.ready()
+        chance = random.Random(plan.seed)
+        clients = Clients(gateway=gateway, http=http, chance=chance)
+        faults = Faults(gateway, chance, interval_s=min(FAULT_INTERVAL_S, plan.seconds / FAULTS_AT_LEAST))
+        watcher = Watcher(gateway, clients.outcomes)
+        # The first of each kind loads what stays loaded.
+        for kind in KINDS:
+            await clients.once(kind)
+        servers = (WORKERS + 1) * (1 if plan.turns else 2)
+        first = await _at_rest(gateway, watcher, servers)
+        watching = asyncio.ensure_future(watcher.run())
+        await (_turns(plan, clients) if plan.turns else _mixed(plan, clients, faults))
+        last = await _at_rest(gateway, watcher, servers, first)
+        watching.cancel()
+        return Report(
+            mode=plan.mode,
+            seed=plan.seed,
+            outcomes=clients.outcomes,
+            unexplained=[outcome for outcome in clients.outcomes if not faults.explain(outcome)],
+            faults=Counter(faults.counts()),
+            samples=[*watcher.samples, last],
+            bounds=plan.bounds(),
+            leaks=_leaks(first, last, servers),
+        )
+
+
+async def _mixed(plan: Plan, clients: Clients, faults: Faults) -> None:
+    """Let many clients ask for all kinds of things while app-servers are harmed."""
+    until = time.monotonic() + plan.seconds
+    harming = asyncio.ensure_future(faults.run(until))
+    await asyncio.gather(*(clients.run(until) for _ in range(plan.clients)))
+    harming.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await harming
+
+
+async def _turns(plan: Plan, clients: Clients) -> None:
+    """Let a few clients ask for short answers, one after another."""
+    left = iter(range(plan.turns))
+
+    async def ask_on() -> None:
+        for number in left:
+            await clients.once(("chat", "responses stream")[number % 2])
+
+    await asyncio.gather(*(ask_on() for _ in range(plan.clients)))
+
+
+async def _at_rest(gateway: GatewayProcess, watcher: Watcher, servers: int, like: Sample | None = None) -> Sample:
+    """Return what is held when nobody asks any more, or in the end when it has not come to rest."""
+    end = time.monotonic() + REST_S
+    async with gateway.client() as http:
+        while time.monotonic() < end:
+            active = re.findall(r"^turnbridge_active_requests (\S+)$", (await http.get("/metrics")).text, re.MULTILINE)
+            seen = watcher.look()
+            if active == ["1.0"] and not _leaks(like or seen, seen, servers):
+                return seen
+            await asyncio.sleep(0.2)
+    return watcher.look()
+
+
+def _leaks(first: Sample, last: Sample, servers: int) -> list[str]:
+    found = []
+    if last.app_servers != servers:
+        found.append(f"{last.app_servers} app-servers instead of {servers}")
+    # The look itself has one connection open, in both cases.
+    if last.descriptors > first.descriptors + SPARE_DESCRIPTORS:
+        found.append(f"{last.descriptors} descriptors instead of {first.descriptors}")
+    return found
+
+
+def _noisy(directory: Path) -> Path:
+    """Return a program that stands between the gateway and Codex."""
+    program = directory / "codex"
+    words = (sys.executable, "-I", "-S", noisy_codex.__file__, codex_cli_bin.bundled_codex_path())
+    command = " ".join(shlex.quote(str(word)) for word in words)
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return program
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5, help="how long the mixed load lasts (default: 5)")
+    parser.add_argument(
+        "--turns", type=int, default=0, help="instead: so many short turns, no faults; 10000 takes minutes"
+    )
+    parser.add_argument("--clients", type=int, default=8, help="clients that ask at once (default: 8)")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="for the same chances again")
+    parser.add_argument(
+        "--report", type=Path, default=Path(tempfile.gettempdir()) / "turnbridge-soak.json", help="the JSON file"
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run a soak from the command line."""
+    chosen = _arguments()
+    plan = Plan(seconds=chosen.minutes * 60, turns=chosen.turns, clients=chosen.clients, seed=chosen.seed)
+    with tempfile.TemporaryDirectory(prefix="turnbridge-soak-") as directory:
+        report = asyncio.run(soak(plan, Path(directory)))
+        log = shutil.copy(Path(directory) / "gateway.log", chosen.report.with_suffix(".log"))
+    report.write(chosen.report)
+    print("\n".join(report.lines()))
+    print(f"report: {chosen.report}, log of the gateway: {log}")
+    return 0 if report.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""What the system says about processes: who descends from whom, and what they hold. Linux only: it reads `/proc`."""
+
+import resource
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that descend from `pid`, those that have ended and were not reaped included."""
+    children: dict[int, list[int]] = {}
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (parent := _parent(entry)) is not None:
+            children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return sorted(found)
+
+
+def command(pid: int) -> str:
+    """Return the command line of a process; nothing once it has ended."""
+    try:
+        return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def with_variable(name: str, value: str) -> list[int]:
+    """Return the processes that run with this in their environment: a mark that outlives their parents."""
+    wanted = f"{name}={value}".encode()
+    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and wanted in _environment(entry)]
+
+
+def resident_mb(pid: int) -> float:
+    """Return the memory of a process in MB; nothing once it has ended."""
+    try:
+        pages = int((PROC / str(pid) / "statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    return pages * resource.getpagesize() / 1e6
+
+
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process was stopped by a signal."""
+    fields = _status(PROC / str(pid))
+    return bool(fields) and fields[0] == "T"
+
+
+def descriptors(pid: int) -> int:
+    """Return how many descriptors a process has open; nothing once it has ended."""
+    try:
+        return sum(1 for _ in (PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return 0
+
+
+def _environment(entry: Path) -> list[bytes]:
+    try:
+        return (entry / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _parent(entry: Path) -> int | None:
+    fields = _status(entry)
+    return int(fields[1]) if fields else None
+
+
+def _status(entry: Path) -> list[str]:
+    """Return what follows the name of a process in its status: its state, its parent, and more."""
+    try:
+        # The name, in parentheses, may hold blanks; the fields after it cannot.
+        return (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,79 @@
+"""What a gateway in this very process holds: it must be the same after a fault as before it."""
+
+import asyncio
+import contextlib
+import gc
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from soak.patience import LOOK_AGAIN_S, until
+from soak.processes import command, descendants, descriptors, resident_mb
+from tests.support.gateway import Bridge
+from turnbridge.appserver.pool import Pool
+
+SETTLED_LOOKS = 5
+"""What looks the same so often is at rest."""
+
+MOST_GROWTH_MB = 40
+"""What Python may keep of a fault for later; a leak of one 50 MB line is more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What is held at one moment."""
+
+    app_servers: int
+    descriptors: int
+    tasks: int
+    running: int
+    waiting: int
+    loads: tuple[int, ...]
+
+
+def held(bridge: Bridge) -> Held:
+    """Return what is held now."""
+    admission, pool = bridge.gateway.admission, bridge.gateway.pool
+    return Held(
+        # Not what they run themselves, for a moment, whenever they like.
+        app_servers=sum(" app-server " in command(pid) for pid in descendants(os.getpid())),
+        # Codex keeps its connections to the model, which is in this process too, for as long as it likes.
+        descriptors=descriptors(os.getpid()) - len(bridge.model._state.connections),
+        tasks=len(asyncio.all_tasks()),
+        running=admission.running,
+        waiting=admission.waiting,
+        loads=tuple(worker.load for worker in pool.workers),
+    )
+
+
+def is_whole(pool: Pool) -> bool:
+    """Tell whether every app-server is ready, the reserve included."""
+    return len(pool.workers) == pool._count and pool._reserve is not None
+
+
+async def settled(bridge: Bridge) -> Held:
+    """Return what is held once everything has started and nothing runs."""
+    await until(lambda: is_whole(bridge.gateway.pool) and bridge.gateway.admission.running == 0)
+    same: list[Held] = []
+    while len(same) < SETTLED_LOOKS:
+        # A probe that is just under way is no leftover.
+        await asyncio.sleep(LOOK_AGAIN_S)
+        now = held(bridge)
+        same = [*same, now] if not same or same[-1] == now else []
+    return same[-1]
+
+
+@contextlib.asynccontextmanager
+async def nothing_left(bridge: Bridge) -> AsyncIterator[None]:
+    """Assert that what is held afterwards is what was held before; the memory may grow a little."""
+    before = await settled(bridge)
+    gc.collect()
+    memory = resident_mb(os.getpid())
+    yield
+    try:
+        await until(lambda: held(bridge) == before)
+    except TimeoutError:
+        raise AssertionError(f"{held(bridge)} is held, and before it was {before}") from None
+    gc.collect()
+    grown = resident_mb(os.getpid()) - memory
+    assert grown < MOST_GROWTH_MB, f"{grown:.0f} MB are held"

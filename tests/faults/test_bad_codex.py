@@ -1,0 +1,109 @@
+"""An app-server that misbehaves in one turn: its client hears one ending, the turn beside it nothing, nothing stays."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from soak.asking import RESPONSES, Ending, ask, client
+from soak.patience import PATIENCE_S, until
+from tests.faults.leftovers import nothing_left
+from tests.support.gateway import API_KEY, Bridge
+from turnbridge.turn.items import JsonObject
+
+pytestmark = pytest.mark.anyio
+
+HELLO = Ending(status=200, text="Hello!")
+DIED = Ending(status=503, code="backend_unavailable")
+DIED_LATER = Ending(status=200, text="Hel", code="backend_unavailable")
+UNREADABLE = Ending(status=500, code="internal_error")
+UNREADABLE_LATER = Ending(status=200, text="Hel", code="internal_error")
+
+
+async def turn(bridge: Bridge, *, stream: bool = True, **wish: object) -> Ending:
+    """Return how a turn ended in which this went wrong; its connections are closed then."""
+    body: JsonObject = {"model": "gpt-5.5", "input": "hi", "instructions": json.dumps(wish, default=str)}
+    async with client(bridge.url, API_KEY, timeout_s=PATIENCE_S) as http:
+        return await ask(http, RESPONSES, {**body, "stream": stream})
+
+
+def open_gate(gate: Path) -> None:
+    gate.touch()
+
+
+@contextlib.asynccontextmanager
+async def an_undisturbed_turn(bridge: Bridge, gate: Path) -> AsyncIterator[None]:
+    """Assert that a turn which runs on the other app-server all the while ends well."""
+    beside = asyncio.ensure_future(turn(bridge, gate=gate))
+    await until(lambda: sum(worker.load for worker in bridge.gateway.pool.workers) == 1)
+    try:
+        yield
+        assert not beside.done()
+        open_gate(gate)
+        assert await beside == HELLO
+    finally:
+        beside.cancel()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "garbage",
+        "half_lines",
+        "huge_garbage",
+        "huge_notification",
+        "wrong_ids",
+        "unknown_notifications",
+        "other_threads",
+        "broken_tool_call",
+    ],
+)
+async def test_what_concerns_no_turn_harms_none(bad: Bridge, tmp_path: Path, fault: str) -> None:
+    async with nothing_left(bad), an_undisturbed_turn(bad, tmp_path / "gate"):
+        assert await turn(bad, fault=fault, when="after") == HELLO
+
+
+@pytest.mark.parametrize(
+    ("fault", "when", "streamed", "whole"),
+    [
+        ("broken_notification", "before", UNREADABLE, UNREADABLE),
+        ("broken_notification", "after", UNREADABLE_LATER, UNREADABLE),
+        ("broken_answer", "thread", UNREADABLE, UNREADABLE),
+        ("silence", "thread", DIED, DIED),
+        ("exit_now", "thread", HELLO, HELLO),
+        ("exit_now", "before", HELLO, HELLO),
+        ("exit_now", "after", DIED_LATER, HELLO),
+        ("half_a_line_and_exit", "before", HELLO, HELLO),
+        ("half_a_line_and_exit", "after", DIED_LATER, HELLO),
+        ("stop", "thread", HELLO, HELLO),
+        ("stop", "before", HELLO, HELLO),
+        ("stop", "after", DIED_LATER, HELLO),
+        ("closed_stdout", "before", HELLO, HELLO),
+        ("closed_stdout", "after", DIED_LATER, HELLO),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_what_ends_a_turn_ends_it_once_and_is_made_good_if_its_client_has_seen_nothing(
+    bad: Bridge, tmp_path: Path, fault: str, when: str, streamed: Ending, whole: Ending, stream: bool
+) -> None:
+    async with nothing_left(bad):
+        async with an_undisturbed_turn(bad, tmp_path / "gate"):
+            ending = await turn(bad, stream=stream, fault=fault, when=when, once=tmp_path / "once")
+        assert ending == (streamed if stream else whole)
+        assert await turn(bad) == HELLO
+
+
+@pytest.mark.parametrize("when", ["thread", "before"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_turn_that_kills_every_app_server_is_tried_twice_and_no_more(
+    bad: Bridge, tmp_path: Path, when: str, stream: bool
+) -> None:
+    async with nothing_left(bad):
+        before = bad.gateway.pool.restarts
+        async with an_undisturbed_turn(bad, tmp_path / "gate"):
+            assert await turn(bad, stream=stream, fault="exit_now", when=when) == DIED
+        assert bad.gateway.pool.restarts - before == 2
+        assert await turn(bad) == HELLO

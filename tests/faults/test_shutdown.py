@@ -1,0 +1,192 @@
+"""The end of the gateway, as users run it: who still gets an answer, which one, and that no Codex survives it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from soak.asking import CHAT, RESPONSES, Answer, Ending, ask
+from soak.gateway import GatewayProcess, gateway_process
+from soak.patience import until
+from soak.processes import descriptors
+from turnbridge.demo.replies import Reply, Wait, answer, custom_tool_call, function_call, message
+from turnbridge.demo.server import ScriptedModel
+from turnbridge.turn.items import JsonObject
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+AT_ONCE_S = 3.0
+"""How long an end may take that waits for nobody: Codex itself gets two seconds of it."""
+
+REFUSED = Ending(status=503, code="shutting_down")
+LOOK: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+
+
+def body(path: str, text: str, *, stream: bool = False) -> JsonObject:
+    said: JsonObject = {"input": text} if path == RESPONSES else {"messages": [{"role": "user", "content": text}]}
+    return {"model": "gpt-5.5", "stream": stream, **said}
+
+
+class Model(ScriptedModel):
+    """Answers by the word that it is asked: all but `well` wait for the gate."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.gate = asyncio.Event()
+
+    def _answer(self, request: JsonObject) -> Reply:
+        items = request["input"]
+        assert isinstance(items, list)
+        asked = json.dumps([item for item in items if isinstance(item, dict) and item.get("role") == "user"])
+        wait = Wait(gate=self.gate)
+        if "silent" in asked:
+            return answer(wait, message("Well."))
+        if "begun" in asked:
+            return answer(message("Begun, done.", pieces=["Begun", wait, ", done."]))
+        if "look" in asked:
+            return answer(function_call("look", "{}"))
+        if "script" in asked:
+            return answer(custom_tool_call("exec", "await tools.look({});"))
+        return answer(message("Well."))
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, **settings: object) -> AsyncIterator[tuple[GatewayProcess, Model]]:
+    async with Model() as model:
+        async with gateway_process(directory, model.base_url, {"WORKER_COUNT": 1, **settings}) as gateway:
+            await gateway.ready()
+            yield gateway, model
+        assert gateway.survivors() == []
+
+
+async def ended(gateway: GatewayProcess, *, within_s: float) -> int:
+    """Return the gateway's exit status, as soon as it has ended."""
+    async with asyncio.timeout(within_s):
+        return await gateway.process.wait()
+
+
+async def active_requests(http: httpx2.AsyncClient) -> int:
+    """Return how many requests are being served or wait, besides this one."""
+    metrics = (await http.get("/metrics")).text
+    return round(float(re.findall(r"^turnbridge_active_requests (\S+)$", metrics, re.MULTILINE)[0])) - 1
+
+
+async def begin(http: httpx2.AsyncClient, path: str) -> "asyncio.Task[Ending]":
+    """Ask, and return once the first words have come."""
+    heard = Answer()
+    asked = asyncio.ensure_future(ask(http, path, body(path, "begun", stream=True), heard=heard))
+    await until(lambda: heard.text == "Begun" or asked.done())
+    return asked
+
+
+async def test_running_turns_finish_while_new_ones_are_refused(tmp_path: Path) -> None:
+    async with running(tmp_path, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
+        turns = [await begin(http, CHAT), await begin(http, RESPONSES)]
+        turns += [
+            asyncio.ensure_future(ask(http, CHAT, body(CHAT, "silent", stream=stream))) for stream in (True, False)
+        ]
+        await until(lambda: model.active == 4)
+        gateway.send(signal.SIGTERM)
+        while (refused := await ask(http, RESPONSES, body(RESPONSES, "well"))).status == 200:
+            pass  # The signal has not arrived yet.
+        assert (refused, "retry-after" in refused.headers) == (REFUSED, True)
+        assert not any(turn.done() for turn in turns)
+        model.gate.set()
+        done, well = Ending(status=200, text="Begun, done."), Ending(status=200, text="Well.")
+        assert await asyncio.gather(*turns) == [done, done, well, well]
+        assert await ended(gateway, within_s=AT_ONCE_S) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with (
+        running(tmp_path, PROXY_DRAIN_S=0.5, PROXY_MAX_TURNS=5) as (gateway, model),
+        gateway.client() as http,
+    ):
+        begun = [await begin(http, CHAT), await begin(http, RESPONSES)]
+        silent = [
+            asyncio.ensure_future(ask(http, RESPONSES, body(RESPONSES, "silent", stream=stream)))
+            for stream in (True, False, False)
+        ]
+        await until(lambda: model.active == 5)
+        waiting = asyncio.ensure_future(ask(http, CHAT, body(CHAT, "well")))
+        while await active_requests(http) < 6:
+            pass  # It has not arrived yet.
+        began = time.monotonic()
+        gateway.send(number)
+        cut = Ending(status=200, text="Begun", code="shutting_down")
+        assert await asyncio.gather(*begun, *silent, waiting) == [cut, cut, REFUSED, REFUSED, REFUSED, REFUSED]
+        assert await ended(gateway, within_s=AT_ONCE_S) == 0
+        assert time.monotonic() - began < 0.5 + AT_ONCE_S
+
+
+async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path, PROXY_DRAIN_S=60) as (gateway, _), gateway.client() as http:
+        turn = await begin(http, CHAT)
+        gateway.send(signal.SIGTERM)
+        while (await ask(http, RESPONSES, body(RESPONSES, "well"))).status == 200:
+            pass  # The signal has not arrived yet.
+        gateway.send(signal.SIGTERM)
+        await ended(gateway, within_s=AT_ONCE_S)
+        with contextlib.suppress(httpx2.HTTPError):
+            await turn
+
+
+@pytest.mark.parametrize("stage", ["idle", "silent", "begun", "look", "script"])
+async def test_no_codex_survives_a_gateway_that_is_killed(tmp_path: Path, stage: str) -> None:
+    native = {"PROXY_TOOL_MODE": "native"} if stage == "script" else {}
+    async with running(tmp_path, **native) as (gateway, model), gateway.client() as http:
+        model_name = "gpt-6.1-sol" if stage == "script" else "gpt-5.5"
+        asked: JsonObject = {**body(RESPONSES, stage, stream=True), "tools": [LOOK], "model": model_name}
+        turn = asyncio.ensure_future(ask(http, RESPONSES, asked) if stage != "idle" else asyncio.sleep(0))
+        if stage in ("look", "script"):
+            await turn
+        elif stage != "idle":
+            await until(lambda: model.active == 1)
+        assert gateway.survivors()
+        gateway.send(signal.SIGKILL)
+        await until(lambda: gateway.survivors() == [], within_s=5)
+        with contextlib.suppress(httpx2.HTTPError):
+            await turn
+
+
+async def test_no_codex_survives_a_gateway_that_is_killed_as_it_starts(tmp_path: Path) -> None:
+    async with Model() as model, gateway_process(tmp_path, model.base_url, {"WORKER_COUNT": 2}) as gateway:
+        await until(lambda: gateway.survivors() != [])
+        gateway.send(signal.SIGKILL)
+        await until(lambda: gateway.survivors() == [], within_s=5)
+
+
+async def test_a_codex_that_hangs_as_it_is_replaced_does_not_survive_the_gateway(
+    tmp_path: Path, bad_binary: Path
+) -> None:
+    settings = {"WORKER_COUNT": 1, "WORKER_MAX_THREADS": 1, "CODEX_BIN": bad_binary}
+    asked: JsonObject = {**body(RESPONSES, "hi", stream=True), "instructions": json.dumps({"gate": "/nowhere"})}
+    async with gateway_process(tmp_path, "http://127.0.0.1:9/v1", settings) as gateway:
+        await gateway.ready()
+        await until(lambda: len(gateway.app_servers()) == 2)
+        hung, _ = gateway.app_servers()
+        async with gateway.client() as http, http.stream("POST", RESPONSES, json=asked):
+            # One more is started when it is replaced.
+            await until(lambda: len(gateway.app_servers()) == 3)
+            os.kill(hung, signal.SIGSTOP)
+            held = descriptors(gateway.pid)
+        # The connection is closed, and then the pipe to the app-server: its end has begun.
+        await until(lambda: descriptors(gateway.pid) <= held - 2)
+        gateway.send(signal.SIGTERM)
+        await ended(gateway, within_s=AT_ONCE_S + AT_ONCE_S)
+    try:
+        assert gateway.survivors() == []
+    finally:
+        for pid in gateway.survivors():
+            os.kill(pid, signal.SIGKILL)
