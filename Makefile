@@ -94,7 +94,10 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
-.PHONY: soak soak-short
+.PHONY: bench soak soak-short
+
+bench: .venv/.dev ## Measure the gateway against the same Codex driven directly (Linux)
+	.venv/bin/python -m bench
 
 soak: .venv/.dev ## Five minutes of mixed load with random faults, and a report (Linux)
 	.venv/bin/python -m soak $(ARGS)
