@@ -10,7 +10,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +62,11 @@ class Plan:
         """Return after how many threads an app-server is replaced."""
         return THREADS_TURNS if self.turns else THREADS_MIXED
 
+    @property
+    def app_servers(self) -> int:
+        """Return how many processes there are at rest; the program in between, of a mixed load, counts too."""
+        return (WORKERS + 1) * (1 if self.turns else 2)
+
     def bounds(self) -> Bounds:
         """Return what may be held."""
         one = min(FRESH_MB + THREAD_MB * self.threads, REPLACED_MB)
@@ -71,18 +75,9 @@ class Plan:
 
 async def soak(plan: Plan, directory: Path) -> Report:
     """Run the plan against a gateway of its own."""
-    settings: dict[str, object] = {
-        "WORKER_COUNT": WORKERS,
-        "WORKER_MAX_THREADS": plan.threads,
-        # One place less than clients, so that some of them have to wait.
-        "PROXY_MAX_TURNS": max(1, plan.clients - 1),
-        "PROXY_PARKED_TURN_TTL_S": PARKED_TTL_S,
-    }
-    if not plan.turns:
-        settings["CODEX_BIN"] = _noisy(directory)
     async with (
         ScriptedModel(respond) as model,
-        gateway_process(directory, model.base_url, settings, program="soak.serve") as gateway,
+        gateway_process(directory, model.base_url, _settings(plan, directory), program="soak.serve") as gateway,
         gateway.client(REQUEST_TIMEOUT_S) as http,
     ):
         await gateway.ready()
@@ -93,22 +88,32 @@ async def soak(plan: Plan, directory: Path) -> Report:
         # The first of each kind loads what stays loaded.
         for kind in KINDS:
             await clients.once(kind)
-        servers = (WORKERS + 1) * (1 if plan.turns else 2)
-        first = await _at_rest(gateway, watcher, servers)
+        first = await _at_rest(gateway, watcher, plan.app_servers)
         watching = asyncio.ensure_future(watcher.run())
         await (_turns(plan, clients) if plan.turns else _mixed(plan, clients, faults))
-        last = await _at_rest(gateway, watcher, servers, first)
+        last = await _at_rest(gateway, watcher, plan.app_servers, first)
         watching.cancel()
         return Report(
             mode=plan.mode,
             seed=plan.seed,
             outcomes=clients.outcomes,
             unexplained=[outcome for outcome in clients.outcomes if not faults.explain(outcome)],
-            faults=Counter(faults.counts()),
+            faults=faults.counts(),
             samples=[*watcher.samples, last],
             bounds=plan.bounds(),
-            leaks=_leaks(first, last, servers),
+            leaks=_leaks(first, last, plan.app_servers),
         )
+
+
+def _settings(plan: Plan, directory: Path) -> dict[str, object]:
+    settings: dict[str, object] = {
+        "WORKER_COUNT": WORKERS,
+        "WORKER_MAX_THREADS": plan.threads,
+        # One place less than clients, so that some of them have to wait.
+        "PROXY_MAX_TURNS": max(1, plan.clients - 1),
+        "PROXY_PARKED_TURN_TTL_S": PARKED_TTL_S,
+    }
+    return settings if plan.turns else {**settings, "CODEX_BIN": _noisy(directory)}
 
 
 async def _mixed(plan: Plan, clients: Clients, faults: Faults) -> None:

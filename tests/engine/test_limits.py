@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.engine.scripted_backend import USAGE, WordTokenizer
-from turnbridge.engine.limits import NARRATION, Gated, OutputLimit
+from turnbridge.engine.limits import Gated, OutputLimit
 from turnbridge.engine.ports import Tokenizer
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.turn.errors import UpstreamFailed
@@ -23,6 +23,7 @@ from turnbridge.turn.events import (
     TurnFailed,
     TurnIncomplete,
 )
+from turnbridge.turn.items import NARRATION
 
 WORDS = WordTokenizer()
 END = TurnCompleted(USAGE)

@@ -16,7 +16,6 @@ from tests.engine.scripted_backend import (
     saying,
 )
 from turnbridge.engine.conformance import Conformance, repair_instruction
-from turnbridge.engine.limits import NARRATION
 from turnbridge.engine.timing import Patience
 from turnbridge.turn.errors import (
     BackendLost,
@@ -38,7 +37,7 @@ from turnbridge.turn.events import (
     TurnIncomplete,
     Usage,
 )
-from turnbridge.turn.items import FilePart, FunctionCall, FunctionCallOutput, ImagePart, Message, TextPart
+from turnbridge.turn.items import NARRATION, FilePart, FunctionCall, FunctionCallOutput, ImagePart, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
 
 pytestmark = pytest.mark.anyio

@@ -99,3 +99,11 @@ async def test_an_app_server_that_hangs_while_it_is_replaced_is_noticed_too(tmp_
             await until(lambda: worker not in bridge.gateway.pool.workers)
             os.kill(worker.process.pid, signal.SIGSTOP)
             assert await held_up == Ending(status=200, text="Hel", code="backend_unavailable")
+
+
+async def test_a_reserve_that_hangs_is_noticed_before_it_is_needed(bad: Bridge) -> None:
+    async with nothing_left(bad):
+        reserve = bad.gateway.pool._reserve
+        assert reserve is not None
+        os.kill(reserve.process.pid, signal.SIGSTOP)
+        await until(lambda: bad.gateway.pool._reserve is not reserve, within_s=5)

@@ -105,6 +105,17 @@ async def test_running_turns_finish_while_new_ones_are_refused(tmp_path: Path) -
         assert await ended(gateway, within_s=AT_ONCE_S) == 0
 
 
+async def test_a_gateway_that_is_being_stopped_is_alive_and_not_ready(tmp_path: Path) -> None:
+    async with running(tmp_path, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
+        turn = await begin(http, CHAT)
+        gateway.send(signal.SIGTERM)
+        while (await ask(http, RESPONSES, body(RESPONSES, "well"))).status == 200:
+            pass  # The signal has not arrived yet.
+        assert [(await http.get(path)).status_code for path in ("/livez", "/readyz")] == [200, 503]
+        model.gate.set()
+        assert await turn == Ending(status=200, text="Begun, done.")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so(
     tmp_path: Path, number: signal.Signals

@@ -6,9 +6,7 @@ from typing import Literal
 
 from turnbridge.engine.ports import Tokenizer
 from turnbridge.turn.events import MessageDone, MessageStarted, Terminal, TextDelta, TurnEvent
-
-# Narration is not part of the answer, so a stop sequence in it stops nothing.
-NARRATION = "commentary"
+from turnbridge.turn.items import NARRATION
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from turnbridge.engine.ports import Conversation
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, Message, RawItem, Reasoning, TextPart
+from turnbridge.turn.items import (
+    BETWEEN_MESSAGES,
+    NARRATION,
+    FunctionCall,
+    FunctionCallOutput,
+    Item,
+    Json,
+    Message,
+    RawItem,
+    Reasoning,
+    TextPart,
+)
 from turnbridge.turn.request import TurnRequest
 
 # A parked turn holds a thread in Codex's memory, about a megabyte.
@@ -18,9 +29,6 @@ MOST_PARKED = 256
 # A leg's own words are a few kilobytes; clients come back to old calls for as long as the conversation lasts.
 MOST_REMEMBERED = 4096
 
-NARRATION = "commentary"
-# How the chat route joins separate messages into its one text.
-BETWEEN = "\n\n"
 # Items of these types are the model's own doing, and only Codex looks inside.
 MODELS_OWN = ("web_search_call",)
 
@@ -126,7 +134,7 @@ class OpenCalls:
         known = parked.request.items
         fits = (
             parked.conversation.alive
-            and _settings(parked.request) == _settings(request)
+            and parked.request.lasting() == request.lasting()
             and {output.call_id for output in given} == set(parked.leg.shown)
             and before[: len(known)] == known
             and parked.leg.is_told_by(before[len(known) :])
@@ -187,21 +195,6 @@ def _split(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], list[FunctionCall
     return items[: len(items) - len(outputs)], outputs
 
 
-def _settings(request: TurnRequest) -> TurnRequest:
-    """Return what must be the same for a turn to go on: all but what the gateway sees to in each request anew."""
-    return replace(
-        request,
-        items=(),
-        must_call=False,
-        parallel_calls=True,
-        stop=(),
-        max_output_tokens=None,
-        metadata={},
-        streamed=False,
-        ignored=(),
-    )
-
-
 def _answerable(output: FunctionCallOutput) -> bool:
     """Tell whether Codex can be given an output as it is: it would bend an image's detail, and hide a broken one."""
     return isinstance(output.output, str) or all(isinstance(part, TextPart) for part in output.output)
@@ -237,4 +230,4 @@ def _texts(items: Sequence[Item], *, narrated: bool = True) -> str:
         for item in items
         if isinstance(item, Message) and item.role == "assistant" and (narrated or item.phase != NARRATION)
     )
-    return BETWEEN.join(text for text in spoken if text)
+    return BETWEEN_MESSAGES.join(text for text in spoken if text)

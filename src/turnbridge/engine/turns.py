@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeGuard
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
-from turnbridge.engine.limits import NARRATION, OutputLimit
+from turnbridge.engine.limits import OutputLimit
 from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
 from turnbridge.engine.timing import TimedConversation, Watch
 from turnbridge.engine.tool_calls import OpenCalls
@@ -29,7 +29,7 @@ from turnbridge.turn.events import (
     TurnIncomplete,
     Usage,
 )
-from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
+from turnbridge.turn.items import NARRATION, FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
 
 # Where a provider says that it gives no reasoning summaries.

@@ -11,16 +11,22 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from turnbridge.engine.ports import Conversation
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, RawItem, Reasoning, TextPart
+from turnbridge.turn.items import (
+    BETWEEN_MESSAGES,
+    NARRATION,
+    FunctionCall,
+    FunctionCallOutput,
+    Item,
+    Message,
+    RawItem,
+    Reasoning,
+    TextPart,
+)
 from turnbridge.turn.request import TurnRequest
-
-NARRATION = "commentary"
-# How the chat route joins separate messages into its one text.
-BETWEEN = "\n\n"
 
 Entry: TypeAlias = tuple[object, ...]
 
@@ -71,7 +77,7 @@ class WarmThreads:
         expiry = asyncio.get_running_loop().call_later(self._rules.ttl_s, self._drop, key)
         size = sum(len(part) for entry in entries for part in entry if isinstance(part, str))
         self._kept[key] = _Kept(
-            settings=_settings(request), entries=entries, size=size, conversation=conversation, expiry=expiry
+            settings=request.lasting(), entries=entries, size=size, conversation=conversation, expiry=expiry
         )
         self._characters += size
         while len(self._kept) > self._rules.most or self._characters > self._rules.most_characters:
@@ -86,7 +92,7 @@ class WarmThreads:
         # The longest history first; a request that adds nothing does not continue anything.
         for length, key in reversed(list(enumerate(_hashes(request, entries[:-1]), start=1))):
             kept = self._kept.get(key)
-            if kept is None or kept.settings != _settings(request) or kept.entries != entries[:length]:
+            if kept is None or kept.settings != request.lasting() or kept.entries != entries[:length]:
                 continue
             self._forget(key)
             if kept.conversation.alive:
@@ -126,12 +132,12 @@ def _entries(items: Iterable[Item]) -> Iterator[tuple[Entry, int]]:
             calls.append((item.call_id, item.name, _canonical(item.arguments)))
         elif not isinstance(item, Reasoning) and not _is_search(item):
             if texts or calls:
-                yield ("assistant", BETWEEN.join(filter(None, texts)), *calls), count
+                yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), count
                 texts, calls = [], []
             yield _entry(item), count + 1
         count += 1
     if texts or calls:
-        yield ("assistant", BETWEEN.join(filter(None, texts)), *calls), count
+        yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), count
 
 
 def _is_search(item: Item) -> bool:
@@ -154,21 +160,6 @@ def _hashes(request: TurnRequest, entries: Iterable[Entry]) -> list[bytes]:
         state.update(repr(entry).encode(errors="surrogatepass"))
         hashes.append(state.digest())
     return hashes
-
-
-def _settings(request: TurnRequest) -> TurnRequest:
-    """Return what a thread was started with, or was told for good."""
-    return replace(
-        request,
-        items=(),
-        must_call=False,
-        parallel_calls=True,
-        stop=(),
-        max_output_tokens=None,
-        metadata={},
-        streamed=False,
-        ignored=(),
-    )
 
 
 def _canonical(arguments: str) -> str:

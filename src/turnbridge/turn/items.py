@@ -14,6 +14,11 @@ else:
     Json = Any
 JsonObject: TypeAlias = dict[str, Json]
 
+# The phase of a message in which the model only tells what it is doing.
+NARRATION = "commentary"
+# What stands between separate messages where a client has room for one text only.
+BETWEEN_MESSAGES = "\n\n"
+
 Role = Literal["user", "assistant", "developer"]
 
 

@@ -1,6 +1,6 @@
 """What a client asks of one turn, in neither API's words."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from turnbridge.turn.items import Item, JsonObject
@@ -85,3 +85,17 @@ class TurnRequest:
     """Whether the client reads the answer as it is produced, so that nothing of it can be taken back."""
     ignored: tuple[str, ...] = ()
     """The client's parameters that nobody can meet, in its own words."""
+
+    def lasting(self) -> "TurnRequest":
+        """Return what a thread keeps from one request to the next: all but what is seen to in each of them anew."""
+        return replace(
+            self,
+            items=(),
+            must_call=False,
+            parallel_calls=True,
+            stop=(),
+            max_output_tokens=None,
+            metadata={},
+            streamed=False,
+            ignored=(),
+        )

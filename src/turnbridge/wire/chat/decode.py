@@ -66,18 +66,7 @@ def decode(body: JsonObject) -> DecodedChat:
     check_mentions_json(output, items, None, param="messages")
     tools, legacy = _tools(request)
     tier, tier_met = parameters.carried_tier(request.service_tier)
-    ignored = [
-        *parameters.unmet(body, UNMET),
-        *unknown_fields(body, schema.ChatRequest),
-        *parts.ignored,
-        *(
-            f"messages[{i}].name"
-            for i, message in enumerate(request.messages or [])
-            if message.name and message.role != "function"
-        ),
-    ]
-    if not tier_met:
-        ignored.append("service_tier")
+    ignored = _ignored(body, request, parts, tier_met=tier_met)
     turn = TurnRequest(
         model=request.model or "",
         items=items,
@@ -100,13 +89,25 @@ def decode(body: JsonObject) -> DecodedChat:
             safety_identifier=request.safety_identifier,
         ),
         streamed=bool(request.stream),
-        ignored=tuple(ignored),
+        ignored=ignored,
     )
     return DecodedChat(
         turn=turn,
         choices=_choices(request.n),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         legacy_functions=legacy,
+    )
+
+
+def _ignored(body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder, *, tier_met: bool) -> tuple[str, ...]:
+    """Return what of the request nobody can meet."""
+    named = [i for i, message in enumerate(request.messages or []) if message.name and message.role != "function"]
+    return (
+        *parameters.unmet(body, UNMET),
+        *unknown_fields(body, schema.ChatRequest),
+        *parts.ignored,
+        *(f"messages[{index}].name" for index in named),
+        *(() if tier_met else ("service_tier",)),
     )
 
 

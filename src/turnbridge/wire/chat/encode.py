@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from turnbridge.turn import events as ev
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import BETWEEN_MESSAGES, NARRATION, Json, JsonObject
 from turnbridge.wire.chat.decode import DecodedChat
-
-NARRATION = "commentary"
-BETWEEN = "\n\n"
 
 
 @dataclass(slots=True)
@@ -134,7 +131,7 @@ class ChatEncoder:
         choice = self._choices[index]
         if choice.writing.setdefault(side, part) != part:
             choice.writing[side] = part
-            text = BETWEEN + text
+            text = BETWEEN_MESSAGES + text
         (choice.content if side == "content" else choice.reasoning).append(text)
         return [self._chunk(index, {side: text})]
 

@@ -80,15 +80,6 @@ def decode(body: JsonObject) -> DecodedResponses:
     if any("logprobs" in name for name in include):
         parameters.refuse({"include": True}, {"include": "Codex gives no log probabilities."})
     tier, tier_met = parameters.carried_tier(request.service_tier)
-    ignored = [
-        *parameters.unmet(body, UNMET),
-        *unknown_fields(body, schema.ResponsesRequest),
-        *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
-        *(f"include[{name}]" for name in include if name != ENCRYPTED_REASONING),
-        *parts.ignored,
-    ]
-    if not tier_met:
-        ignored.append("service_tier")
     reasoning = request.reasoning or schema.Reasoning()
     summary = parameters.one_of(
         reasoning.summary or reasoning.generate_summary, parameters.SUMMARIES, param="reasoning.summary"
@@ -119,9 +110,23 @@ def decode(body: JsonObject) -> DecodedResponses:
             safety_identifier=request.safety_identifier,
         ),
         streamed=bool(request.stream),
-        ignored=tuple(ignored),
+        ignored=_ignored(body, request, parts, tier_met=tier_met),
     )
     return DecodedResponses(turn=turn, body=request, include_encrypted=ENCRYPTED_REASONING in include)
+
+
+def _ignored(
+    body: JsonObject, request: schema.ResponsesRequest, parts: PartsDecoder, *, tier_met: bool
+) -> tuple[str, ...]:
+    """Return what of the request nobody can meet."""
+    return (
+        *parameters.unmet(body, UNMET),
+        *unknown_fields(body, schema.ResponsesRequest),
+        *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
+        *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
+        *parts.ignored,
+        *(() if tier_met else ("service_tier",)),
+    )
 
 
 def _format(request: schema.ResponsesRequest) -> OutputFormat:
