@@ -20,7 +20,7 @@ endif
 .PHONY: help install run test check fix lock upgrade clean node
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 install: .venv/.run ## Put the turnbridge command into .venv
 

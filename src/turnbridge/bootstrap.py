@@ -118,7 +118,7 @@ def assemble(
     app = build_app(
         generation,
         models,
-        problem=lambda: pool.readiness().reason,
+        problem=lambda: "The gateway is shutting down." if admission.closed else pool.readiness().reason,
         api_key=api_key,
         metrics=_metrics(admission, pool, calls, warm),
         metrics_token=settings.metrics_token,

@@ -228,7 +228,7 @@ class Pool:
         """Kill app-servers that do not answer, and look for those that have outgrown their bounds."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
-            await asyncio.gather(*(_probe(worker) for worker in (*self._serving, *self._retiring.values())))
+            await asyncio.gather(*(_probe(worker) for worker in (*self._all(), *self._retiring.values())))
             self._check.set()
 
     async def _stop_all(self) -> None:

@@ -42,6 +42,11 @@ class Admission:
         self.running = 0
 
     @property
+    def closed(self) -> bool:
+        """Tell whether nobody is let in any more."""
+        return self._closed
+
+    @property
     def waiting(self) -> int:
         """Return how many requests wait."""
         return sum(map(len, self._queues.values()))
