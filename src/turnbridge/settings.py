@@ -126,7 +126,7 @@ class Settings(BaseSettings):
         500,
         alias="WORKER_MAX_THREADS",
         ge=1,
-        description="Turns after which an app-server is replaced: Codex keeps about 0.8 MB of each in memory.",
+        description="Turns after which an app-server is replaced: Codex keeps 1 to 2 MB of each in memory.",
     )
     tool_mode: Literal["auto", "direct", "native"] = Field(
         "auto",

@@ -230,17 +230,21 @@ async def native(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         yield running
 
 
-async def test_calls_from_a_models_script_reach_the_client_as_ordinary_ones(native: Bridge) -> None:
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_calls_from_a_models_script_reach_the_client_as_ordinary_ones(
+    native: Bridge, api: Api, stream: bool
+) -> None:
     native.script(answer(custom_tool_call("exec", SCRIPT)), answer(message("All sunny.")))
     history: list[Any] = [HI]
     cities = []
     while True:
-        shown, calls = await chat_round(native, history, model=SCRIPTING_MODEL)
+        shown, calls = await ask(native, api, history, stream=stream, model=SCRIPTING_MODEL)
         if not calls:
             break
         ((call_id, name, arguments),) = calls
         cities.append((name, json.loads(arguments)["city"]))
-        history.append(output_item("chat", call_id, f"sunny in {cities[-1][1]}"))
+        history.append(output_item(api, call_id, f"sunny in {cities[-1][1]}"))
     # Codex asks for what a script does at once in any order.
     assert [cities[0], *sorted(cities[1:])] == [("weather", "Rome"), ("weather", "Bern"), ("weather", "Oslo")]
     assert shown == {"text": "All sunny.", "calls": []}

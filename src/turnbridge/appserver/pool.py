@@ -39,7 +39,7 @@ PARKED_GRACE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """When an app-server is replaced. At about 0.8 MB a thread, the defaults mean some 500 MB."""
+    """When an app-server is replaced. A thread takes 1 to 2 MB, so the defaults mean up to 1 GB."""
 
     threads: int = 500
     age_s: float = 6 * 3600
