@@ -14,6 +14,7 @@ import typer.main
 from tests.compat.requirements import AREAS
 from turnbridge.appserver.home import KEPT_CONFIG_KEYS
 from turnbridge.cli import app
+from turnbridge.former_settings import FORMER
 from turnbridge.settings import Settings
 from turnbridge.turn.errors import GatewayError
 from turnbridge.wire.codex import errors as codex_errors
@@ -38,6 +39,12 @@ def settings() -> str:
     fields = Settings.model_fields.values()
     rows = [(f"`{field.alias}`", _default(field.default), field.description or "") for field in fields]
     return _table(("name", "default", "what it is"), rows)
+
+
+def former_settings() -> str:
+    """Return what became of every setting of the gateway that users come from."""
+    rows = [(f"`{one.name}`", one.outcome, one.note) for one in sorted(FORMER, key=lambda one: one.name)]
+    return _table(("setting", "here", "what to know"), rows)
 
 
 def kept_config() -> str:
@@ -95,6 +102,7 @@ def compatibility() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "kept-config": kept_config,
+    "former-settings": former_settings,
     "commands": commands,
     "errors": errors,
     "provider-statuses": provider_statuses,

@@ -59,6 +59,9 @@ class ScriptedBackend:
     async def default_model(self) -> str | None:
         return None
 
+    def fidelity(self) -> str:
+        return "exact"
+
 
 @dataclass(slots=True)
 class ScriptedConversation:

@@ -59,6 +59,11 @@ def parked(leg: Leg = LEG, *, ttl_s: float = 60) -> tuple[OpenCalls, ScriptedCon
     return calls, waiting
 
 
+def restored(calls: OpenCalls, items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return what is replayed of a history."""
+    return calls.restored(replace(ASKED, items=items))
+
+
 def continued(*items: Item) -> TurnRequest:
     return replace(ASKED, items=(*ASKED.items, *items))
 
@@ -203,7 +208,7 @@ async def test_the_models_own_words_are_put_back_into_a_history() -> None:
         said("Thanks."),
         said("You're welcome.", "assistant"),
     )
-    assert calls.restored(history) == (said("hi"), *LEG.items, *OUTPUTS, *history[-2:])
+    assert restored(calls, history) == (said("hi"), *LEG.items, *OUTPUTS, *history[-2:])
 
 
 @pytest.mark.parametrize(
@@ -219,18 +224,18 @@ async def test_the_models_own_words_are_put_back_into_a_history() -> None:
 )
 async def test_a_history_that_tells_it_otherwise_is_left_as_it_is(history: tuple[Item, ...]) -> None:
     calls, _ = parked()
-    assert calls.restored(history) == history
+    assert restored(calls, history) == history
 
 
 async def test_outputs_of_other_calls_are_not_lost_when_words_are_put_back() -> None:
     calls, _ = parked()
     history: tuple[Item, ...] = (call("x"), said("hi"), *TOLD, *OUTPUTS, output("x"))
-    assert calls.restored(history) == (call("x"), said("hi"), *LEG.items, *OUTPUTS, output("x"))
+    assert restored(calls, history) == (call("x"), said("hi"), *LEG.items, *OUTPUTS, output("x"))
 
 
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_calls, "MOST_REMEMBERED", 1)
     calls, _ = parked()
     calls.park(ASKED, conversation(), Leg(items=(THOUGHT, call("c")), shown=("c",)))
-    assert calls.restored((*TOLD, *OUTPUTS)) == (*TOLD, *OUTPUTS)
-    assert calls.restored((call("c"), output("c"))) == (THOUGHT, call("c"), output("c"))
+    assert restored(calls, (*TOLD, *OUTPUTS)) == (*TOLD, *OUTPUTS)
+    assert restored(calls, (call("c"), output("c"))) == (THOUGHT, call("c"), output("c"))

@@ -45,7 +45,12 @@ async def test_the_sdk_lists_the_models_and_retrieves_each(bridge: Bridge) -> No
 
 
 @pytest.mark.parametrize(
-    ("path", "state"), [("/healthz", {"status": "ok"}), ("/livez", {"status": "ok"}), ("/readyz", {"status": "ready"})]
+    ("path", "state"),
+    [
+        ("/healthz", {"status": "ok"}),
+        ("/livez", {"status": "ok"}),
+        ("/readyz", {"status": "ready", "fidelity": "exact"}),
+    ],
 )
 async def test_probes_need_no_key(bridge: Bridge, path: str, state: JsonObject) -> None:
     async with httpx2.AsyncClient(base_url=bridge.url) as stranger:
@@ -90,7 +95,7 @@ async def test_a_wrong_key_is_an_authentication_error(bridge: Bridge, method: st
 @pytest.mark.parametrize(
     ("method", "path", "status", "code", "allow"),
     [
-        ("GET", "/v1/chat/completions", 405, "method_not_allowed", "POST"),
+        ("PUT", "/v1/chat/completions", 405, "method_not_allowed", "GET, HEAD, POST"),
         ("DELETE", "/v1/responses", 405, "method_not_allowed", "POST"),
         ("POST", "/v1/models", 405, "method_not_allowed", "GET, HEAD"),
         ("POST", "/v1/audio/speech", 404, "not_found", None),

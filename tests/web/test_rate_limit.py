@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 import redis.asyncio
@@ -19,10 +20,13 @@ from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, call
 from turnbridge.settings import load_settings
-from turnbridge.web.app import build_app
+from turnbridge.web.app import Handlers, build_app
+from turnbridge.web.conversations import Conversations
 from turnbridge.web.generation import Generation, Models
 from turnbridge.web.metrics import Metrics
 from turnbridge.web.rate_limit import RATE_HEADERS, RequestRates, Standing, duration
+from turnbridge.web.stored_chats import StoredChats
+from turnbridge.web.stored_responses import StoredResponses
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +34,7 @@ CHAT = "/v1/chat/completions"
 MINE, ANOTHERS = "key-of-mine", "key-of-another"
 
 
-class Handlers:
+class Generating:
     """Both generation routes, without a model behind them."""
 
     async def chat(self, _request: Request) -> Response:
@@ -60,9 +64,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def gateway(limit: str | RequestRates | None) -> ASGIApp:
     return build_app(
-        cast("Generation", Handlers()),
-        cast("Models", None),
+        Handlers(
+            generation=cast("Generation", Generating()),
+            models=cast("Models", None),
+            responses=cast("StoredResponses", Mock()),
+            conversations=cast("Conversations", Mock()),
+            chats=cast("StoredChats", Mock()),
+        ),
         problem=lambda: "",
+        fidelity=lambda: "exact",
         api_key=f"{MINE},{ANOTHERS}",
         metrics=Metrics(),
         metrics_token=None,
@@ -127,7 +137,7 @@ async def test_the_tightest_of_several_limits_is_told_and_none_pays_for_what_ano
 async def test_all_generation_routes_count_together_and_nothing_else_counts() -> None:
     app = gateway("4/hour")
     for path in ("/v1/chat/completions", "/chat/completions", "/v1/responses", "/responses"):
-        assert (await ask(app, path, method="GET")).status == 405
+        assert (await ask(app, path, method="PUT")).status == 405
         assert (await ask(app, path, key="a-wrong-key")).status == 401
         assert (await ask(app, path)).status == 200
     assert (await ask(app, "/v1/responses")).status == 429

@@ -55,6 +55,10 @@ class Backend(Protocol):
         """Return the id of the model that the user's Codex configuration names."""
         ...
 
+    def fidelity(self) -> str:
+        """Tell how faithfully the model is shown a request: `exact`, or what is not, in short ASCII words."""
+        ...
+
 
 class MediaLoader(Protocol):
     """Brings in what a request only points at. Every failure is a `RequestError` that names the part."""

@@ -103,7 +103,7 @@ class OpenCalls:
     def __init__(self, *, ttl_s: float) -> None:
         self._ttl_s = ttl_s
         self._parked: OrderedDict[str, _Parked] = OrderedDict()
-        self._legs: OrderedDict[str, Leg] = OrderedDict()
+        self._legs: OrderedDict[tuple[str, str], Leg] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -116,11 +116,11 @@ class OpenCalls:
         self._parked[leg.shown[0]] = _Parked(request=request, conversation=conversation, leg=leg, expiry=expiry)
         while len(self._parked) > MOST_PARKED:
             self._drop(next(iter(self._parked)))
-        self.remember(leg)
+        self.remember(request.client, leg)
 
-    def remember(self, leg: Leg) -> None:
-        """Keep what the model said, for a history that comes without it."""
-        self._legs[leg.shown[0]] = leg
+    def remember(self, client: str, leg: Leg) -> None:
+        """Keep what the model said, for a history of this client's that comes without it."""
+        self._legs[client, leg.shown[0]] = leg
         while len(self._legs) > MOST_REMEMBERED:
             self._legs.popitem(last=False)
 
@@ -147,16 +147,20 @@ class OpenCalls:
         self._forget(first)
         return Claim(conversation=parked.conversation, outputs=parked.leg.outputs(given))
 
-    def restored(self, items: Sequence[Item]) -> tuple[Item, ...]:
+    def knows(self, client: str, call_id: str) -> bool:
+        """Tell whether what the model said with this call is remembered."""
+        return (client, call_id) in self._legs
+
+    def restored(self, request: TurnRequest) -> tuple[Item, ...]:
         """Return a history with the model's own words in the place of the client's account of them."""
+        items = request.items
         result: list[Item] = []
         position = 0
         while position < len(items):
             end = next((i for i in range(position, len(items)) if not _is_models(items[i])), len(items))
             said = items[position:end]
-            leg = self._leg_told_by(said)
-            # A thought that stands elsewhere has been moved by the client, and is not said twice.
-            if leg is None or any(isinstance(item, Reasoning) and item in items[:position] for item in leg.items):
+            leg = self._leg_told_by(request.client, said)
+            if leg is None or _moved(leg, said, items[:position]):
                 end = max(end, position + 1)
                 result += items[position:end]
             else:
@@ -171,9 +175,9 @@ class OpenCalls:
         for first in list(self._parked):
             self._drop(first)
 
-    def _leg_told_by(self, said: Sequence[Item]) -> Leg | None:
-        calls = (item.call_id for item in said if isinstance(item, FunctionCall))
-        leg = next((self._legs[call_id] for call_id in calls if call_id in self._legs), None)
+    def _leg_told_by(self, client: str, said: Sequence[Item]) -> Leg | None:
+        calls = ((client, item.call_id) for item in said if isinstance(item, FunctionCall))
+        leg = next((self._legs[call] for call in calls if call in self._legs), None)
         return leg if leg is not None and leg.is_told_by(said) else None
 
     def _drop(self, first: str) -> None:
@@ -183,6 +187,11 @@ class OpenCalls:
         parked = self._parked.pop(first)
         parked.expiry.cancel()
         return parked
+
+
+def _moved(leg: Leg, said: Sequence[Item], before: Sequence[Item]) -> bool:
+    """Tell whether the client put a thought of this leg elsewhere, so that it would be said twice."""
+    return any(isinstance(item, Reasoning) and item in before and item not in said for item in leg.items)
 
 
 def _split(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], list[FunctionCallOutput]]:

@@ -94,7 +94,7 @@ class ToolRules:
         if isinstance(ending, CallsAwaited):
             self._usage += ending.usage
             self._restore_order(ending.order)
-            return self._judge_calls(batch)
+            return self._judge_calls(batch, ending.order)
         if isinstance(ending, TurnCompleted):
             self._usage += ending.usage
             if self._request.must_call and not self._searched:
@@ -110,7 +110,9 @@ class ToolRules:
         before = [item for item in self._said if _id_of(item) not in place]
         self._said = [*before, *sorted((i for i in self._said if _id_of(i) in place), key=lambda i: place[_id_of(i)])]
 
-    def _judge_calls(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
+    def _judge_calls(
+        self, batch: Sequence[TurnEvent], order: tuple[str, ...]
+    ) -> tuple[Sequence[TurnEvent], Batches | None]:
         calls = [event for event in batch if isinstance(event, FunctionCallDone)]
         rest: list[TurnEvent] = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone)]
         problems = {call.call_id: problem for call in calls if (problem := self._problem(call)) is not None}
@@ -120,7 +122,7 @@ class ToolRules:
         presets = tuple(FunctionCallOutput(call_id=call.call_id, output=NOT_RUN_ALONE) for call in calls[len(shown) :])
         self.leg = Leg(items=tuple(self._said), shown=tuple(call.call_id for call in shown), presets=presets)
         passed = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone) or event in shown]
-        return [*passed, CallsAwaited(self._usage)], None
+        return [*passed, CallsAwaited(self._usage, order)], None
 
     def _problem(self, call: FunctionCallDone) -> str | None:
         rule = self._strict.get(call.name)

@@ -113,7 +113,7 @@ class TurnRunner:
             served.thread = "warm"
             kept = self._watch.over(warm.conversation)
             return self._serve(kept, request, kept.run(warm.rest, request))
-        history = self._calls.restored(request.items)
+        history = self._calls.restored(request)
         served.thread = "replayed" if any(map(_is_models, history)) else "fresh"
         conversation = self._watch.over(await self._backend.open(replace(request, items=history)))
         return self._serve(conversation, request, conversation.run())
@@ -149,9 +149,10 @@ class TurnRunner:
     def _keep(self, conversation: Conversation, request: TurnRequest, rules: ToolRules, ending: TurnEvent) -> bool:
         """Keep a conversation that waits for its client, or that its client may go on with."""
         if isinstance(ending, CallsAwaited) and rules.leg is not None:
-            if ending.usage.estimated:
-                # The provider's answer broke off after these calls: the turn would only fail, a replay does not.
-                self._calls.remember(rules.leg)
+            if ending.usage.estimated or not request.awaits_outputs or not conversation.alive:
+                # After an answer that broke off, the turn would only fail, and a replay does not. Nor does every Codex
+                # wait for outputs.
+                self._calls.remember(request.client, rules.leg)
                 return False
             self._calls.park(request, conversation, rules.leg)
             return True

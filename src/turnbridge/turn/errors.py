@@ -18,6 +18,7 @@ GatewayError
 │   └── UpstreamOverloaded  the provider is at capacity
 ├── BackendUnavailable      no Codex process can take the turn
 │   └── BackendLost         the one that ran it is gone
+├── CodexActed              Codex did something on the gateway's host by itself
 ├── TurnTimeout             the turn took longer than it may
 └── InternalFault           our own defect
 
@@ -141,6 +142,12 @@ class BackendUnavailable(GatewayError):
 
 class BackendLost(BackendUnavailable):
     """The Codex process that ran the turn is gone; another one may do better."""
+
+
+class CodexActed(GatewayError):
+    """Codex did something by itself, in spite of all that forbids it; asking again would let it do so again."""
+
+    code = "codex_acted"
 
 
 class TurnTimeout(GatewayError):

@@ -75,6 +75,8 @@ class TurnRequest:
     must_call: bool = False
     """Whether the turn must not end without a call."""
     parallel_calls: bool = True
+    awaits_outputs: bool = True
+    """Whether the client will send the outputs of its calls, so that the turn is worth keeping open for them."""
     web_search: WebSearch | None = None
     stop: tuple[str, ...] = ()
     max_output_tokens: int | None = None
@@ -93,6 +95,7 @@ class TurnRequest:
             items=(),
             must_call=False,
             parallel_calls=True,
+            awaits_outputs=True,
             stop=(),
             max_output_tokens=None,
             metadata={},

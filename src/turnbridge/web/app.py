@@ -1,31 +1,46 @@
 """The application: its routes, each with and without `/v1`, inside the ingress."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-import msgspec
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnbridge.turn.items import JsonObject
-from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation, Models
+from turnbridge.web.conversations import Conversations
+from turnbridge.web.generation import FIDELITY_HEADER, IGNORED_HEADER, MODEL_HEADER, Generation, Models
 from turnbridge.web.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.ingress import wrap
+from turnbridge.web.json_response import json_response
 from turnbridge.web.metrics import Metrics, metrics_endpoint
+from turnbridge.web.output_mode import MODE_HEADER
 from turnbridge.web.rate_limit import RATE_HEADERS, LimitRate, RequestRates
+from turnbridge.web.stored_chats import StoredChats
+from turnbridge.web.stored_responses import StoredResponses
 from turnbridge.web.turns import QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.wire.model_list import model_list, model_object
 
-Endpoint = Callable[[Request], object]
+Endpoint = Callable[[Request], Awaitable[ASGIApp]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handlers:
+    """Everything that answers requests with the key."""
+
+    generation: Generation
+    models: Models
+    responses: StoredResponses
+    conversations: Conversations
+    chats: StoredChats
 
 
 def build_app(
-    generation: Generation,
-    models: Models,
+    handlers: Handlers,
     *,
     problem: Callable[[], str],
+    fidelity: Callable[[], str],
     api_key: str,
     metrics: Metrics,
     metrics_token: str | None,
@@ -33,34 +48,26 @@ def build_app(
     rates: RequestRates | None,
     body_limit_bytes: int,
 ) -> ASGIApp:
-    """Return the whole HTTP side; `problem` says why turns cannot be run now, or nothing."""
+    """Return the whole HTTP side; `problem` says why turns cannot be run now, or nothing.
 
-    async def list_models(_: Request) -> Response:
-        catalog = await models.catalog()
-        listed = [model_object(model) for model in catalog.listed()]
-        aliases = [model_object(model, name=name) for name, model in catalog.aliases().items()]
-        return _json(model_list([*listed, *aliases]))
-
-    async def get_model(request: Request) -> Response:
-        name = request.path_params["model"]
-        return _json(model_object((await models.catalog()).resolve(name).model, name=name))
+    `fidelity` says how faithfully Codex shows requests to the model.
+    """
 
     async def alive(_: Request) -> Response:
-        return _json({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def ready(_: Request) -> Response:
         reason = problem()
         if not reason:
-            return _json({"status": "ready"})
-        return _json({"status": "not_ready", "reason": reason}, status=503)
+            return json_response({"status": "ready", "fidelity": fidelity()})
+        return json_response({"status": "not_ready", "reason": reason}, status=503)
 
     limited = [] if rates is None else [Middleware(LimitRate, rates=rates)]
     once = Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)
     routes = [
-        *_both("/chat/completions", generation.chat, "POST", [*limited, once]),
-        *_both("/responses", generation.responses, "POST", [*limited, once]),
-        *_both("/models", list_models, "GET"),
-        *_both("/models/{model:path}", get_model, "GET"),
+        *_generating(handlers.generation, [*limited, once]),
+        *_models(handlers.models),
+        *_kept(handlers),
         Route("/healthz", alive),
         Route("/livez", alive),
         Route("/readyz", ready),
@@ -73,15 +80,74 @@ def build_app(
         allowed_origins=allowed_origins,
         exposed_headers=(
             *(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER, QUEUED_HEADER, THREAD_HEADER, REPEAT_HEADER),
+            *(MODE_HEADER, FIDELITY_HEADER),
             *RATE_HEADERS,
         ),
     )
 
 
-def _both(path: str, endpoint: Endpoint, method: str, layers: Sequence[Middleware] = ()) -> list[Route]:
+def _generating(generation: Generation, layers: Sequence[Middleware]) -> list[Route]:
+    return [
+        *_both("POST", "/chat/completions", generation.chat, layers),
+        *_both("POST", "/responses", generation.responses, layers),
+    ]
+
+
+def _models(models: Models) -> list[Route]:
+    async def list_models(_: Request) -> Response:
+        catalog = await models.catalog()
+        listed = [model_object(model) for model in catalog.listed()]
+        aliases = [model_object(model, name=name) for name, model in catalog.aliases().items()]
+        return json_response(model_list([*listed, *aliases]))
+
+    async def get_model(request: Request) -> Response:
+        name = request.path_params["model"]
+        return json_response(model_object((await models.catalog()).resolve(name).model, name=name))
+
+    return [*_both("GET", "/models", list_models), *_both("GET", "/models/{model:path}", get_model)]
+
+
+def _kept(handlers: Handlers) -> list[Route]:
+    """Return the routes of what is kept."""
+    responses, conversations, chats = handlers.responses, handlers.conversations, handlers.chats
+    response, conversation, chat = (
+        "/responses/{response_id}",
+        "/conversations/{conversation_id}",
+        "/chat/completions/{completion_id}",
+    )
+    table: list[tuple[str, str, Endpoint]] = [
+        ("GET", response, responses.retrieve),
+        ("DELETE", response, responses.delete),
+        ("POST", f"{response}/cancel", responses.cancel),
+        ("GET", f"{response}/input_items", responses.input_items),
+        ("POST", "/conversations", conversations.create),
+        ("GET", conversation, conversations.retrieve),
+        ("POST", conversation, conversations.update),
+        ("DELETE", conversation, conversations.delete),
+        ("GET", f"{conversation}/items", conversations.list_items),
+        ("POST", f"{conversation}/items", conversations.create_items),
+        ("GET", f"{conversation}/items/{{item_id}}", conversations.retrieve_item),
+        ("DELETE", f"{conversation}/items/{{item_id}}", conversations.delete_item),
+        ("GET", "/chat/completions", chats.list),
+        ("GET", chat, chats.retrieve),
+        ("POST", chat, chats.update),
+        ("DELETE", chat, chats.delete),
+        ("GET", f"{chat}/messages", chats.messages),
+    ]
+    return [route for method, path, endpoint in table for route in _both(method, path, endpoint)]
+
+
+def _both(method: str, path: str, endpoint: Endpoint, layers: Sequence[Middleware] = ()) -> list[Route]:
     """Return a route twice: clients differ in whether their base URL ends in `/v1`."""
-    return [Route(name, endpoint, methods=[method], middleware=layers) for name in (f"/v1{path}", path)]
+    return [Route(name, _Answering(endpoint), methods=[method], middleware=layers) for name in (f"/v1{path}", path)]
 
 
-def _json(body: JsonObject, *, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")
+class _Answering:
+    """An endpoint as plain ASGI: Starlette would put a layer of error handling around it that every frame pays for."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._endpoint(Request(scope, receive))
+        await answer(scope, receive, send)

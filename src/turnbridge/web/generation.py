@@ -1,7 +1,8 @@
 """The two routes that generate: decode, choose the model, answer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -11,22 +12,26 @@ from turnbridge.engine.models import ModelCatalog, ModelChoice
 from turnbridge.engine.ports import Backend
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import JsonObject, Message
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import context_of
 from turnbridge.web.auth import client_of
+from turnbridge.web.background import BackgroundRuns
 from turnbridge.web.ingress import read_body
+from turnbridge.web.output_mode import MODE_HEADER, CallsInText, OutputMode, Runner, output_mode
+from turnbridge.web.state import State
+from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.turns import Timing, TurnResponse
-from turnbridge.wire import sse
+from turnbridge.web.writers import ChatWriter, ResponsesWriter
 from turnbridge.wire.chat import decode as chat_decode
 from turnbridge.wire.chat.encode import ChatEncoder
-from turnbridge.wire.openai_errors import error_object
 from turnbridge.wire.responses import decode as responses_decode
 from turnbridge.wire.responses.encode import ResponseEncoder
 from turnbridge.wire.validation import parse_body
 
 MODEL_HEADER = "x-turnbridge-model"
+# Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
+FIDELITY_HEADER = "x-turnbridge-fidelity"
 IGNORED_HEADER = "x-turnbridge-ignored"
 NO_KEEPALIVE = "x-no-keepalive"
 
@@ -38,6 +43,11 @@ class GenerationRules:
     body_limit_bytes: int
     timing: Timing
     strict_params: bool
+    ignore_system_prompt: bool
+    """Whether system and developer messages of chat clients are left out."""
+    responses_output_mode: OutputMode
+    omit_response_tools: bool
+    """Whether the tools of Responses clients are left out: they describe them in their own words."""
     default_model: str | None
     aliases: Mapping[str, str]
 
@@ -54,6 +64,10 @@ class Models:
         default = self._rules.default_model or await self._backend.default_model()
         return ModelCatalog(await self._backend.models(), default=default, aliases=self._rules.aliases)
 
+    def fidelity(self) -> str:
+        """Tell how faithfully the model is shown a request."""
+        return self._backend.fidelity()
+
 
 class Generation:
     """Handlers of `POST /v1/chat/completions` and `POST /v1/responses`."""
@@ -64,46 +78,96 @@ class Generation:
         models: Models,
         rules: GenerationRules,
         admission: Admission,
+        state: State,
+        background: BackgroundRuns,
+        chats: StoredChats,
         *,
         new_id: Callable[[str], str],
         now: Callable[[], int],
     ) -> None:
         self._runner = runner
+        self._calls_in_text = CallsInText(runner)
         self._models = models
         self._rules = rules
         self._admission = admission
+        self._state = state
+        self._background = background
+        self._chats = chats
         self._new_id = new_id
         self._now = now
 
     async def chat(self, request: Request) -> ASGIApp:
         """Answer a Chat Completions request."""
-        decoded = chat_decode.decode(await self._body(request))
-        turn, choice = await self._settle(request, decoded.turn, effort_param="reasoning_effort")
+        client = client_of(request.scope)
+        body = await self._body(request)
+        decoded = chat_decode.decode(body)
+        wanted = self._without_system_prompt(self._unkept(body, decoded.turn))
+        turn, choice = await self._settle(request, wanted, effort_param="reasoning_effort")
+        mode = output_mode(request, "openai-json")
+        await self._state.restore_calls(client, turn.items)
         encoder = ChatEncoder(decoded, completion_id=self._new_id("chatcmpl-"), created=self._now())
         return TurnResponse(
-            self._runner,
+            self._runner_for(mode),
             turn,
-            _ChatWriter(encoder),
+            ChatWriter(encoder),
             choices=decoded.choices,
-            admission=self._admission.admitted(client_of(request.scope), decoded.choices),
+            admission=self._admission.admitted(client, decoded.choices),
             timing=self._timing(request),
-            headers=_headers(choice, turn),
+            headers=self._headers(choice, turn, mode),
+            finish=partial(self._chats.keep, client, body, encoder) if decoded.store and self._state.on else None,
         )
 
     async def responses(self, request: Request) -> ASGIApp:
         """Answer a Responses request."""
-        decoded = responses_decode.decode(await self._body(request))
-        turn, choice = await self._settle(request, decoded.turn, effort_param="reasoning.effort")
-        shown = replace(decoded, turn=replace(decoded.turn, effort=turn.effort))
-        encoder = ResponseEncoder(shown, choice.model, response_id=self._new_id("resp_"), created_at=self._now())
-        return TurnResponse(
-            self._runner,
-            turn,
-            _ResponsesWriter(encoder, self._now),
-            admission=self._admission.admitted(client_of(request.scope)),
-            timing=self._timing(request),
-            headers=_headers(choice, turn),
+        client = client_of(request.scope)
+        body = await self._body(request)
+        past = await self._state.recall(client, body)
+        decoded = responses_decode.decode({**body, "input": list(past.inputs)}, past.history)
+        wanted = self._without_tools(self._unkept(body, decoded.turn))
+        turn, choice = await self._settle(request, wanted, effort_param="reasoning.effort")
+        mode = output_mode(request, self._rules.responses_output_mode)
+        await self._state.restore_calls(client, turn.items)
+        encoder = ResponseEncoder(
+            replace(decoded, turn=replace(decoded.turn, effort=turn.effort)),
+            choice.model,
+            response_id=self._new_id("resp_"),
+            created_at=self._now(),
+            stored=past.keep,
         )
+        admission = self._admission.admitted(client)
+        if past.background:
+            run = await self._background.start(self._runner_for(mode), past, turn, encoder, admission)
+            return self._background.answer(run, streamed=turn.streamed, headers=self._headers(choice, turn, mode))
+        return TurnResponse(
+            self._runner_for(mode),
+            turn,
+            ResponsesWriter(encoder, self._now),
+            admission=admission,
+            timing=self._timing(request),
+            headers=self._headers(choice, turn, mode),
+            finish=partial(self._state.keep, past, encoder) if past.keep else None,
+        )
+
+    def _unkept(self, body: JsonObject, turn: TurnRequest) -> TurnRequest:
+        """Name a wish to be kept that cannot be met."""
+        unmet = body.get("store") is True and not self._state.on
+        return replace(turn, ignored=(*turn.ignored, "store")) if unmet else turn
+
+    def _runner_for(self, mode: OutputMode) -> Runner:
+        return self._runner if mode == "openai-json" else self._calls_in_text
+
+    def _without_system_prompt(self, turn: TurnRequest) -> TurnRequest:
+        """Leave the client's system prompt out, and say so, if the operator wants that."""
+        kept = tuple(item for item in turn.items if not isinstance(item, Message) or item.role != "developer")
+        if not self._rules.ignore_system_prompt or kept == turn.items:
+            return turn
+        return replace(turn, items=kept, ignored=(*turn.ignored, "messages (system)"))
+
+    def _without_tools(self, turn: TurnRequest) -> TurnRequest:
+        """Leave the client's tools out, and say so, if the operator wants that."""
+        if not self._rules.omit_response_tools or not turn.tools:
+            return turn
+        return replace(turn, tools=(), must_call=False, ignored=(*turn.ignored, "tools"))
 
     def _timing(self, request: Request) -> Timing:
         """Return when to send signs of life; a client that cannot bear them says so."""
@@ -134,75 +198,12 @@ class Generation:
         effort = turn.effort or choice.effort
         return replace(turn, client=client_of(request.scope), model=choice.model.id, effort=effort), choice
 
-
-class _ChatWriter:
-    def __init__(self, encoder: ChatEncoder) -> None:
-        self._encoder = encoder
-
-    @property
-    def failure(self) -> TurnFailed | None:
-        return self._encoder.failure
-
-    @property
-    def usage(self) -> Usage:
-        return self._encoder.usage
-
-    def opening(self) -> bytes:
-        return b"".join(map(sse.data_frame, self._encoder.opening()))
-
-    def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:
-        return b"".join(sse.data_frame(chunk) for event in events for chunk in self._encoder.feed(index, event))
-
-    def closing(self) -> bytes:
-        if self._encoder.failure is not None:
-            return sse.data_frame({"error": error_object(self._encoder.failure.error)})
-        return b"".join(map(sse.data_frame, self._encoder.closing())) + sse.DONE
-
-    def keepalive(self) -> bytes:
-        return sse.comment("keepalive")
-
-    def whole(self) -> JsonObject:
-        return self._encoder.completion
-
-
-class _ResponsesWriter:
-    def __init__(self, encoder: ResponseEncoder, now: Callable[[], int]) -> None:
-        self._encoder = encoder
-        self._now = now
-
-    @property
-    def failure(self) -> TurnFailed | None:
-        return self._encoder.failure
-
-    @property
-    def usage(self) -> Usage:
-        return self._encoder.usage
-
-    def opening(self) -> bytes:
-        return _named(self._encoder.opening())
-
-    def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:
-        del index  # This API has one answer only.
-        return b"".join(_named(self._encoder.feed(event, now=self._now())) for event in events)
-
-    def closing(self) -> bytes:
-        return b""
-
-    def keepalive(self) -> bytes:
-        return _named([self._encoder.still_in_progress()])
-
-    def whole(self) -> JsonObject:
-        return self._encoder.response
-
-
-def _named(events: Sequence[JsonObject]) -> bytes:
-    return b"".join(sse.named_frame(str(event["type"]), event) for event in events)
-
-
-def _headers(choice: ModelChoice, turn: TurnRequest) -> dict[str, str]:
-    headers = {MODEL_HEADER: choice.model.id}
-    if turn.ignored:
-        # Unknown parameters are the client's own words: only what is safe in a header is repeated.
-        names = ", ".join(turn.ignored)
-        headers[IGNORED_HEADER] = "".join(c if c.isascii() and c.isprintable() else "?" for c in names)[:1000]
-    return headers
+    def _headers(self, choice: ModelChoice, turn: TurnRequest, mode: OutputMode) -> dict[str, str]:
+        headers = {MODEL_HEADER: choice.model.id, FIDELITY_HEADER: self._models.fidelity()}
+        if mode != "openai-json":
+            headers[MODE_HEADER] = mode
+        if turn.ignored:
+            # Unknown parameters are the client's own words: only what is safe in a header is repeated.
+            names = ", ".join(turn.ignored)
+            headers[IGNORED_HEADER] = "".join(c if c.isascii() and c.isprintable() else "?" for c in names)[:1000]
+        return headers

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.events import Usage
 from turnbridge.web.access_log import Outcome, RequestContext
 from turnbridge.web.auth import bearer_token, header_value
 from turnbridge.wire.openai_errors import TABLE
@@ -103,19 +104,27 @@ class Metrics:
         self._seconds.labels(context.route).observe(ended_at - context.started_at)
         if context.first_output_at is not None:
             self._first_output.labels(context.route).observe(context.first_output_at - context.started_at)
-        for kind, count in (
-            ("input", context.input_tokens),
-            ("cached", context.cached_tokens),
-            ("output", context.output_tokens),
-            ("reasoning", context.reasoning_tokens),
-        ):
-            if count:
-                self._tokens.labels(kind).inc(count)
+        self._count_tokens(
+            input=context.input_tokens,
+            cached=context.cached_tokens,
+            output=context.output_tokens,
+            reasoning=context.reasoning_tokens,
+        )
         if context.served_by is not None:
             self._turns.labels(context.served_by).inc()
         if outcome not in ("ok", "client_gone"):
             code = context.error_code
             self._errors.labels(code if code in self._error_codes else OTHER).inc()
+
+    def background_ended(self, usage: Usage, served_by: str) -> None:
+        """Count a turn that no request waited for."""
+        self._count_tokens(input=usage.input, cached=usage.cached, output=usage.output, reasoning=usage.reasoning)
+        self._turns.labels(served_by).inc()
+
+    def _count_tokens(self, **counts: int | None) -> None:
+        for kind, count in counts.items():
+            if count:
+                self._tokens.labels(kind).inc(count)
 
 
 def metrics_endpoint(metrics: Metrics, *, token: str | None) -> Callable[[Request], Awaitable[Response]]:

@@ -3,7 +3,7 @@ leaves, they are interrupted in Codex.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -11,11 +11,12 @@ from typing import Protocol, TypeAlias
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from turnbridge.engine.turns import Served, TurnRunner
+from turnbridge.engine.turns import Served
 from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import RequestContext, context_of
+from turnbridge.web.output_mode import Runner
 from turnbridge.wire import sse
 
 ChoiceBatch: TypeAlias = tuple[int, Sequence[TurnEvent]]
@@ -95,7 +96,7 @@ class TurnResponse:
 
     def __init__(
         self,
-        runner: TurnRunner,
+        runner: Runner,
         request: TurnRequest,
         writer: Writer,
         *,
@@ -103,7 +104,9 @@ class TurnResponse:
         admission: AbstractAsyncContextManager[float],
         timing: Timing,
         headers: Mapping[str, str],
+        finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`finish` is run when the answer is whole, before its client hears of the end."""
         self._served = Served()
         self._events = run_choices(runner, request, choices, self._served)
         self._streamed = request.streamed
@@ -111,6 +114,7 @@ class TurnResponse:
         self._admission = admission
         self._timing = timing
         self._headers = dict(headers)
+        self._finish = finish
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client leaves first."""
@@ -118,7 +122,7 @@ class TurnResponse:
         context.stream = self._streamed
         outlet = _Outlet(send)
         answer = asyncio.ensure_future(self._answer(context, outlet))
-        gone = asyncio.ensure_future(_client_gone(receive))
+        gone = asyncio.ensure_future(client_gone(receive))
         try:
             done: set[asyncio.Future[None]] = set()
             while not done and not outlet.stalled(self._timing.whole_s):
@@ -163,6 +167,8 @@ class TurnResponse:
                 _mark_output(context, events)
                 if self._writer.failure is not None:
                     raise self._writer.failure.error
+        if self._finish is not None:
+            await self._finish()
         body = msgspec.json.encode(self._writer.whole())
         usage = "estimated" if self._writer.usage.estimated else "exact"
         head = {"content-type": "application/json", "content-length": str(len(body)), USAGE_HEADER: usage}
@@ -191,6 +197,8 @@ class TurnResponse:
                     await outlet.write(self._frames(context, batch))
                     if self._writer.failure is not None:
                         break
+        if self._finish is not None:
+            await self._finish()
         await outlet.end(self._writer.closing())
 
     def _frames(self, context: RequestContext, batch: ChoiceBatch) -> bytes:
@@ -203,7 +211,7 @@ class TurnResponse:
 
 
 async def run_choices(
-    runner: TurnRunner, request: TurnRequest, choices: int, served: Served
+    runner: Runner, request: TurnRequest, choices: int, served: Served
 ) -> AsyncGenerator[ChoiceBatch, None]:
     """Yield the events of several turns of one request as they come, each with the number of its choice."""
     if choices == 1:
@@ -262,7 +270,8 @@ def _refuse_if_failed(held: list[ChoiceBatch]) -> None:
             raise failed.error
 
 
-async def _client_gone(receive: Receive) -> None:
+async def client_gone(receive: Receive) -> None:
+    """Wait until the client leaves."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

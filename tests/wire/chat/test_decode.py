@@ -164,7 +164,7 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({"temperature": 1, "top_p": 1, "frequency_penalty": 0.0, "logit_bias": {}, "store": False}, PLAIN),
     (
         {"temperature": 0, "top_p": 0.5, "seed": 0, "logit_bias": {"50256": -100}, "store": True, "typo": 1},
-        replace(PLAIN, ignored=("temperature", "top_p", "logit_bias", "seed", "store", "typo")),
+        replace(PLAIN, ignored=("temperature", "top_p", "logit_bias", "seed", "typo")),
     ),
     (
         {"messages": [{"role": "user", "content": "Hi", "name": "Ann"}]},

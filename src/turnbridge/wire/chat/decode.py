@@ -33,7 +33,6 @@ UNMET: dict[str, Json] = {
     "prediction": None,
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
-    "store": False,
 }
 
 
@@ -46,6 +45,7 @@ class DecodedChat:
     include_usage: bool
     legacy_functions: bool
     """Whether the client speaks of `functions`, and wants its calls in that form."""
+    store: bool
 
 
 def decode(body: JsonObject) -> DecodedChat:
@@ -96,6 +96,7 @@ def decode(body: JsonObject) -> DecodedChat:
         choices=_choices(request.n),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         legacy_functions=legacy,
+        store=bool(request.store),
     )
 
 

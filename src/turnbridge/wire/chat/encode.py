@@ -76,13 +76,9 @@ class ChatEncoder:
         """Return what an event of choice `index` means to the client."""
         choice = self._choices[index]
         match event:
-            case ev.TextDelta():
-                narrated = choice.phases.get(event.item_id) == NARRATION
-                side = "reasoning_content" if narrated else "content"
-                return self._text(index, side, (event.item_id,), event.text)
-            case ev.SummaryDelta() | ev.ReasoningDelta():
-                part = (event.item_id, type(event), event.index)
-                return self._text(index, "reasoning_content", part, event.text)
+            case ev.TextDelta() | ev.SummaryDelta() | ev.ReasoningDelta():
+                side, text = self.take_text(index, event)
+                return [self.text_chunk(index, side, text)]
             case ev.MessageStarted():
                 choice.phases[event.item_id] = event.phase
                 return []
@@ -127,13 +123,25 @@ class ChatEncoder:
         choice.annotations += cited
         return [self._chunk(index, {"annotations": cited})] if cited else []
 
-    def _text(self, index: int, side: str, part: tuple[object, ...], text: str) -> list[JsonObject]:
+    def take_text(self, index: int, event: ev.TextDelta | ev.SummaryDelta | ev.ReasoningDelta) -> tuple[str, str]:
+        """Take a piece of text into choice `index`; return the side that it is told on, and how it reads there."""
         choice = self._choices[index]
+        part: tuple[object, ...]
+        if isinstance(event, ev.TextDelta):
+            narrated = choice.phases.get(event.item_id) == NARRATION
+            side, part = "reasoning_content" if narrated else "content", (event.item_id,)
+        else:
+            side, part = "reasoning_content", (event.item_id, type(event), event.index)
+        text = event.text
         if choice.writing.setdefault(side, part) != part:
             choice.writing[side] = part
             text = BETWEEN_MESSAGES + text
         (choice.content if side == "content" else choice.reasoning).append(text)
-        return [self._chunk(index, {side: text})]
+        return side, text
+
+    def text_chunk(self, index: int, side: str, text: str) -> JsonObject:
+        """Return the chunk that tells a piece of text."""
+        return self._chunk(index, {side: text})
 
     def _call(self, index: int, call: ev.FunctionCallDone) -> list[JsonObject]:
         """Return the call's id and name first, then its arguments."""

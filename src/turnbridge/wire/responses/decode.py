@@ -1,5 +1,6 @@
 """A Responses request → `TurnRequest`."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from turnbridge.turn.errors import InvalidRequest
@@ -33,11 +34,7 @@ ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer":
 # Items that Codex takes as they are, and whose inside is none of our business.
 RAW_ITEMS = frozenset({"custom_tool_call", "web_search_call", "image_generation_call"})
 
-NO_STATE = "This gateway keeps no responses yet: send the whole conversation in `input`."
 UNSUPPORTED = {
-    "previous_response_id": NO_STATE,
-    "conversation": NO_STATE,
-    "background": NO_STATE,
     "prompt": "Stored prompts live at OpenAI; send the text itself.",
     "top_logprobs": "Codex gives no log probabilities.",
 }
@@ -50,7 +47,6 @@ UNMET: dict[str, Json] = {
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
     "max_tool_calls": None,
-    "store": False,
     "truncation": "disabled",
 }
 
@@ -64,14 +60,17 @@ class DecodedResponses:
     include_encrypted: bool
 
 
-def decode(body: JsonObject) -> DecodedResponses:
-    """Return what a body of `POST /v1/responses` asks for; `turn.model` is still the client's name for it."""
+def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedResponses:
+    """Return what a body of `POST /v1/responses` asks for; `turn.model` is still the client's name for it.
+
+    `history` is what its input continues.
+    """
     request = convert(body, schema.ResponsesRequest)
     if not request.model:
         raise InvalidRequest("Missing required parameter: 'model'.", code="missing_required_parameter", param="model")
     parameters.refuse(body, UNSUPPORTED)
     parts = PartsDecoder()
-    items = _items(request.input, parts)
+    items = (*_decoded(history, "history", parts), *_items(request.input, parts, needed=not history))
     check_pairs(items, param="input")
     output = _format(request)
     check_mentions_json(output, items, request.instructions, param="input")
@@ -135,12 +134,24 @@ def _format(request: schema.ResponsesRequest) -> OutputFormat:
     return decode_format(request.text.format, param="text.format", schema_param="text.format.schema")
 
 
-def _items(given: str | list[JsonObject] | None, parts: PartsDecoder) -> tuple[Item, ...]:
+def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tuple[Item, ...]:
+    """Return items that stand, or are to stand, in a history; `param` is where errors say they are."""
+    return tuple(_decoded(items, param, PartsDecoder()))
+
+
+def _decoded(items: Sequence[JsonObject], param: str, parts: PartsDecoder) -> Iterator[Item]:
+    for index, item in enumerate(items):
+        yield _item(item, f"{param}[{index}]", parts)
+
+
+def _items(given: str | list[JsonObject] | None, parts: PartsDecoder, *, needed: bool) -> tuple[Item, ...]:
     if isinstance(given, str):
         return (Message(role="user", parts=(TextPart(text=given),)),)
+    if not given and not needed:
+        return ()
     if not given:
         raise InvalidRequest("Missing required parameter: 'input'.", code="missing_required_parameter", param="input")
-    return tuple(_item(item, f"input[{index}]", parts) for index, item in enumerate(given))
+    return tuple(_decoded(given, "input", parts))
 
 
 def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
@@ -168,10 +179,6 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
             )
             custom = kind == "custom_tool_call_output"
             return FunctionCallOutput(call_id=answer.call_id, output=output, custom=custom, id=answer.id)
-        case "item_reference":
-            raise InvalidRequest(
-                f"Item references cannot be resolved. {NO_STATE}", code="unsupported_item", param=param
-            )
         case str() if kind in RAW_ITEMS:
             return RawItem(item=item)
         case _:

@@ -12,6 +12,7 @@ from turnbridge.turn.models import Model
 from turnbridge.wire.openai_errors import error_object
 from turnbridge.wire.output_format import encode_format
 from turnbridge.wire.responses.decode import DecodedResponses
+from turnbridge.wire.responses.stored import conversation_id
 
 Event: TypeAlias = JsonObject
 
@@ -41,9 +42,13 @@ class _Open:
 class ResponseEncoder:
     """Turns one turn's events into the response that a client reads, live or whole."""
 
-    def __init__(self, request: DecodedResponses, model: Model, *, response_id: str, created_at: int) -> None:
+    def __init__(
+        self, request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool = False
+    ) -> None:
         self._include_encrypted = request.include_encrypted
-        self._envelope = _envelope(request, model, response_id=response_id, created_at=created_at)
+        self._envelope = _envelope(request, model, response_id=response_id, created_at=created_at, stored=stored)
+        self._encrypted: dict[str, str] = {}
+        self._order: dict[str, int] = {}
         self._sequence = 0
         self._open: dict[str, _Open] = {}
         self._output: list[Json] = []
@@ -55,12 +60,52 @@ class ResponseEncoder:
         """Return the response as it stands; whole once the terminal event has been fed."""
         return {**self._envelope, "output": list(self._output)}
 
-    def opening(self) -> list[Event]:
-        """Return the events that come before any output."""
+    @property
+    def said(self) -> list[JsonObject]:
+        """Return what the model said, as later turns should see it: in its own order, thoughts with their content.
+
+        Of an answer that failed, only what was whole counts.
+        """
+        items = [item for item in self._output if isinstance(item, dict)]
+        if self._envelope["status"] != "incomplete":
+            items = [item for item in items if item.get("status", "completed") == "completed"]
+        in_order = sorted(items, key=lambda item: self._order.get(str(item["id"]), -1))
+        return [
+            {**item, "encrypted_content": self._encrypted[str(item["id"])]} if item["id"] in self._encrypted else item
+            for item in in_order
+        ]
+
+    def mark_unstored(self) -> None:
+        """Say that the response could not be kept."""
+        self._envelope["store"] = False
+
+    def cancel(self) -> list[Event]:
+        """End the response because its client wants no more of it; return what those who still read it are told.
+
+        The API has no event of that name, so it ends as incomplete, with the true status inside.
+        """
+        happened: list[Event] = []
+        for item_id in list(self._open):
+            happened += self._done(item_id, status="incomplete")
+        self._envelope["status"] = "cancelled"
+        return [*happened, self._event("response.incomplete", response=self.response)]
+
+    def queued(self) -> list[Event]:
+        """Return the events of a response that has to wait."""
+        self._envelope["status"] = "queued"
         return [
             self._event("response.created", response=self.response),
-            self._event("response.in_progress", response=self.response),
+            self._event("response.queued", response=self.response),
         ]
+
+    def begun(self) -> list[Event]:
+        """Return the event that ends the wait."""
+        self._envelope["status"] = "in_progress"
+        return [self.still_in_progress()]
+
+    def opening(self) -> list[Event]:
+        """Return the events that come before any output."""
+        return [self._event("response.created", response=self.response), self.still_in_progress()]
 
     def still_in_progress(self) -> Event:
         """Return an event that says no more than that: clients with idle timers need data, not comments."""
@@ -82,6 +127,8 @@ class ResponseEncoder:
             case ev.MessageDone():
                 return self._message_done(event)
             case ev.ReasoningDone():
+                if event.encrypted is not None:
+                    self._encrypted[event.item_id] = event.encrypted
                 return self._done(event.item_id, encrypted=event.encrypted)
             case ev.FunctionCallDone():
                 return self._call(event)
@@ -91,6 +138,23 @@ class ResponseEncoder:
                 return self._end(event, now)
             case _:
                 assert_never(event)
+
+    def continue_text(self, event: ev.TextDelta) -> int | None:
+        """Take a piece of text that merely continues its part, and return its event's number; None if it does not."""
+        part = self._open[event.item_id].part
+        if part is None or part.kind != "text":
+            return None
+        part.pieces.append(event.text)
+        self._sequence += 1
+        return self._sequence - 1
+
+    def text_event(self, item_id: str, number: int, text: str) -> Event:
+        """Return the event that tells a piece of text of the part that is being written."""
+        opened = self._open[item_id]
+        if opened.part is None:
+            raise AssertionError("A text is being written.")
+        told = self._text_fields("delta", item_id, opened.index, opened.part, text)
+        return {"type": "response.output_text.delta", "sequence_number": number, **told}
 
     def _event(self, type_: str, **fields: Json) -> Event:
         event: Event = {"type": type_, "sequence_number": self._sequence, **fields}
@@ -133,11 +197,15 @@ class ResponseEncoder:
         ]
 
     def _text_event(self, what: str, item_id: str, index: int, part: _Part, text: str) -> Event:
+        fields = self._text_fields(what, item_id, index, part, text)
+        return self._event(f"response.{_STEMS[part.kind]}.{what}", **fields)
+
+    def _text_fields(self, what: str, item_id: str, index: int, part: _Part, text: str) -> JsonObject:
         fields: JsonObject = {"item_id": item_id, "output_index": index, **_place(part)}
         fields["delta" if what == "delta" else "text"] = text
         if part.kind == "text":
             fields["logprobs"] = []
-        return self._event(f"response.{_STEMS[part.kind]}.{what}", **fields)
+        return fields
 
     def _part_event(self, what: str, item_id: str, index: int, part: _Part, content: JsonObject) -> Event:
         name = "reasoning_summary_part" if part.kind == "summary" else "content_part"
@@ -209,6 +277,8 @@ class ResponseEncoder:
         self.usage = terminal.usage
         if not isinstance(terminal, ev.TurnFailed) or terminal.usage != ev.Usage():
             self._envelope["usage"] = _usage(terminal.usage)
+        if isinstance(terminal, ev.CallsAwaited):
+            self._order = {item_id: place for place, item_id in enumerate(terminal.order)}
         match terminal:
             case ev.TurnCompleted() | ev.CallsAwaited():
                 status = "completed"
@@ -273,17 +343,20 @@ def _usage(usage: ev.Usage) -> JsonObject:
     }
 
 
-def _envelope(request: DecodedResponses, model: Model, *, response_id: str, created_at: int) -> JsonObject:
+def _envelope(
+    request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool
+) -> JsonObject:
     """Return every field of the response object, at the values that are in force and not merely asked for."""
     turn, body = request.turn, request.body
     summary = None if turn.summary == "none" else turn.summary
     metadata: JsonObject = dict(body.metadata or {})
+    conversation = conversation_id(body.conversation)
     return {
         "id": response_id,
         "object": "response",
         "created_at": created_at,
         "status": "in_progress",
-        "background": False,
+        "background": bool(body.background),
         "completed_at": None,
         "error": None,
         "incomplete_details": None,
@@ -293,12 +366,12 @@ def _envelope(request: DecodedResponses, model: Model, *, response_id: str, crea
         "model": turn.model,
         "output": [],
         "parallel_tool_calls": turn.parallel_calls,
-        "previous_response_id": None,
+        "previous_response_id": body.previous_response_id,
         "prompt_cache_key": body.prompt_cache_key,
         "reasoning": {"effort": turn.effort or model.default_effort, "summary": summary},
         "safety_identifier": body.safety_identifier,
         "service_tier": turn.service_tier or "default",
-        "store": False,
+        "store": stored,
         "temperature": 1.0,
         "text": {"format": encode_format(turn.output), "verbosity": turn.verbosity or "medium"},
         "tool_choice": body.tool_choice or "auto",
@@ -311,4 +384,5 @@ def _envelope(request: DecodedResponses, model: Model, *, response_id: str, crea
         "usage": None,
         "user": body.user,
         "metadata": metadata,
+        **({} if conversation is None else {"conversation": {"id": conversation}}),
     }

@@ -56,6 +56,16 @@ class ResponsesRequest(msgspec.Struct):
     prompt: JsonObject | None = None
 
 
+class StateWishes(msgspec.Struct):
+    """The part of the body that says what to continue and what to keep."""
+
+    input: str | list[JsonObject] | None = None
+    previous_response_id: str | None = None
+    conversation: str | JsonObject | None = None
+    background: bool | None = None
+    store: bool | None = None
+
+
 class MessageItem(msgspec.Struct):
     """A message; `type` may be missing."""
 

@@ -1,0 +1,300 @@
+"""Responses that are made in the background: nobody has to wait for them, and anybody with their id may read along.
+
+Whoever runs one holds a lease on it in the store. If the lease ends, the gateway that ran it is gone, and the response
+has failed.
+"""
+
+import asyncio
+import contextlib
+import time
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import structlog
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnbridge.engine.records import RUNNING, ResponseRecord
+from turnbridge.engine.turns import Served
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
+from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
+from turnbridge.turn.items import JsonObject
+from turnbridge.turn.request import TurnRequest
+from turnbridge.web.access_log import context_of
+from turnbridge.web.output_mode import Runner
+from turnbridge.web.state import Past, State, record_of
+from turnbridge.web.turns import STREAM_HEADERS, client_gone
+from turnbridge.web.writers import named_frames
+from turnbridge.wire import sse
+from turnbridge.wire.responses.encode import ResponseEncoder
+
+log = structlog.get_logger(__name__)
+
+# After how long without a sign of its gateway a running response counts as lost, and how often the sign is given.
+LEASE_S = 30.0
+RENEWAL_S = 5.0
+
+LOST = "The gateway stopped while this response was being made. Send the request again."
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Run:
+    """A response that is being made, and its stream so far: event number `n` is `frames[n]`."""
+
+    past: Past
+    encoder: ResponseEncoder
+    frames: list[bytes] = field(default_factory=list)
+    ended: bool = False
+    unwanted: bool = False
+    """Whether its client has cancelled it."""
+    task: "asyncio.Task[None] | None" = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def id(self) -> str:
+        """Return the response's id."""
+        return str(self.encoder.response["id"])
+
+    def add(self, events: Sequence[JsonObject]) -> None:
+        """Let the readers know what has happened."""
+        self.frames += [named_frames([event]) for event in events]
+        self._tell()
+
+    def end(self) -> None:
+        """Let the readers know that nothing more will happen."""
+        self.ended = True
+        self._tell()
+
+    async def read(self, position: int) -> AsyncIterator[bytes]:
+        """Yield the stream from a frame on, as it grows, to its end."""
+        while True:
+            changed, ended = self._changed, self.ended
+            if ready := b"".join(self.frames[position:]):
+                position = len(self.frames)
+                yield ready
+            elif ended:
+                return
+            else:
+                await changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class BackgroundRuns:
+    """The responses that this gateway makes in the background."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        keepalive_s: float | None,
+        count: Callable[[Usage, str], None],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`count` is told the tokens of each run, and how it was served."""
+        self._state = state
+        self._keepalive_s = keepalive_s
+        self._count = count
+        self._now = now
+        self._runs: dict[str, Run] = {}
+
+    async def watch(self) -> None:
+        """Hold the leases of what runs here, and end what was lost elsewhere, until cancelled."""
+        while True:
+            try:
+                await self._renew()
+                await self._fail_lost()
+            except GatewayError as error:
+                log.warning("leases_not_renewed", reason=error.message)
+            await asyncio.sleep(RENEWAL_S)
+
+    async def start(
+        self,
+        runner: Runner,
+        past: Past,
+        turn: TurnRequest,
+        encoder: ResponseEncoder,
+        admission: AbstractAsyncContextManager[float],
+    ) -> Run:
+        """Keep the response, and begin to make it."""
+        run = Run(past=past, encoder=encoder)
+        run.add(encoder.queued())
+        await self._state.store.add_response(
+            record_of(past, encoder),
+            continues=past.segment,
+            inputs=self._state.named(past.inputs),
+            conversation=past.conversation,
+            lease_until=self._now() + LEASE_S,
+        )
+        self._runs[run.id] = run
+        served = Served()
+        run.task = asyncio.ensure_future(self._make(run, runner.run(turn, served), served, admission))
+        return run
+
+    def answer(self, run: Run, *, streamed: bool, headers: Mapping[str, str]) -> ASGIApp:
+        """Return what the request that started a run is answered with: the stream, or the response as it stands."""
+        if streamed:
+            return self.stream(run.read(0), headers)
+        body = msgspec.json.encode(run.encoder.response)
+        return Response(body, media_type="application/json", headers=dict(headers))
+
+    def stream(self, frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> ASGIApp:
+        """Return an answer that streams frames as they come."""
+        return EventStream(frames, headers=headers, keepalive_s=self._keepalive_s)
+
+    def find(self, owner: str, response_id: str) -> Run | None:
+        """Return a response that is being made here."""
+        run = self._runs.get(response_id)
+        return run if run is not None and run.past.owner == owner else None
+
+    async def cancel(self, run: Run) -> JsonObject:
+        """End a run because its client wants no more of it; return the response as it then is."""
+        run.unwanted = True
+        if run.task is not None:
+            run.task.cancel()
+            await asyncio.wait((run.task,))
+        return run.encoder.response
+
+    async def aclose(self) -> None:
+        """End what still runs; each of them is kept as failed."""
+        tasks = [run.task for run in self._runs.values() if run.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _make(
+        self,
+        run: Run,
+        source: AsyncGenerator[Sequence[TurnEvent], None],
+        served: Served,
+        admission: AbstractAsyncContextManager[float],
+    ) -> None:
+        began = self._now()
+        try:
+            async with admission:
+                run.add(run.encoder.begun())
+                async with aclosing(source) as batches:
+                    async for batch in batches:
+                        for event in batch:
+                            run.add(run.encoder.feed(event, now=int(self._now())))
+        except GatewayError as error:
+            self._fail(run, error)
+        except asyncio.CancelledError:
+            if run.unwanted:
+                run.add(run.encoder.cancel())
+            else:
+                self._fail(run, BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
+        finally:
+            await asyncio.shield(asyncio.ensure_future(self._end(run)))
+        self._count(run.encoder.usage, served.thread)
+        log.info(
+            "background_response",
+            response=run.id,
+            status=run.encoder.response["status"],
+            served_by=served.thread,
+            total_s=round(self._now() - began, 3),
+        )
+
+    def _fail(self, run: Run, error: GatewayError) -> None:
+        run.add(run.encoder.feed(TurnFailed(error), now=int(self._now())))
+
+    async def _end(self, run: Run) -> None:
+        """Keep how the response ended, then let its readers go."""
+        if run.encoder.response["status"] in RUNNING:
+            self._fail(run, InternalFault("The gateway failed while it made this response; its log has the details."))
+        outputs = self._state.named(run.encoder.said)
+        events = zlib.compress(b"".join(run.frames))
+        try:
+            await self._state.store.finish_response(record_of(run.past, run.encoder), outputs=outputs, events=events)
+        except GatewayError as error:
+            # The lease then ends, and with it the response.
+            log.error("response_not_kept", response=run.id, reason=error.message)
+        finally:
+            self._runs.pop(run.id, None)
+            run.end()
+
+    async def _renew(self) -> None:
+        if not self._runs:
+            return
+        held = list(self._runs.values())
+        alive = await self._state.store.extend_leases([run.id for run in held], self._now() + LEASE_S)
+        for run in held:
+            if run.id not in alive and not run.ended and run.task is not None:
+                # Cancelled or deleted through another gateway.
+                run.unwanted = True
+                run.task.cancel()
+
+    async def _fail_lost(self) -> None:
+        for record in await self._state.store.lost_responses(self._now()):
+            if record.id not in self._runs:
+                log.warning("background_response_lost", response=record.id)
+                await self._state.store.finish_response(lost(record), outputs=(), events=None)
+
+
+def lost(record: ResponseRecord) -> ResponseRecord:
+    """Return a response whose gateway is gone, as failed."""
+    error: JsonObject = {"code": "server_error", "message": LOST}
+    return replace(record, status="failed", body={**record.body, "status": "failed", "error": error})
+
+
+def kept_frames(record: ResponseRecord, events: bytes | None, after: int) -> list[bytes]:
+    """Return what of a finished response's stream comes after event number `after`."""
+    if events is None:
+        # The stream went with the gateway that wrote it; its end is known all the same.
+        ending = "response.failed" if record.status == "failed" else "response.incomplete"
+        return [named_frames([{"type": ending, "sequence_number": after + 1, "response": record.body}])]
+    frames = zlib.decompress(events).split(sse.END_OF_FRAME)[:-1]
+    return [frame + sse.END_OF_FRAME for frame in frames[after + 1 :]]
+
+
+def is_running(record: ResponseRecord) -> bool:
+    """Tell whether a response has not ended."""
+    return record.status in RUNNING
+
+
+class EventStream:
+    """An ASGI response of frames that somebody else makes: the client may leave, and they are made all the same."""
+
+    def __init__(self, frames: AsyncIterator[bytes], *, headers: Mapping[str, str], keepalive_s: float | None) -> None:
+        self._frames = frames
+        self._headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in {**STREAM_HEADERS, **headers}.items()]
+        self._keepalive_s = keepalive_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the frames until they end or the client leaves."""
+        context_of(scope).stream = True
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(client_gone(receive))
+        try:
+            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+            gone.cancel()
+            await asyncio.wait((sending, gone))
+        if not sending.cancelled():
+            sending.result()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        frames = aiter(self._frames)
+        coming = asyncio.ensure_future(anext(frames, None))
+        try:
+            while True:
+                done, _ = await asyncio.wait((coming,), timeout=self._keepalive_s)
+                frame = coming.result() if done else sse.comment("keepalive")
+                if frame is None:
+                    break
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+                if done:
+                    coming = asyncio.ensure_future(anext(frames, None))
+        finally:
+            coming.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await coming
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,171 @@
+"""The Conversations API: histories that have a name, and that responses are added to."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnbridge.engine.records import ConversationRecord, History, KeptItem
+from turnbridge.turn.errors import InvalidRequest, NotFound
+from turnbridge.turn.items import JsonObject
+from turnbridge.web.auth import client_of
+from turnbridge.web.ingress import read_body
+from turnbridge.web.json_response import json_response
+from turnbridge.web.state import State, owner_of
+from turnbridge.web.stored_responses import included
+from turnbridge.wire.listing import page, page_of, page_query
+from turnbridge.wire.parameters import check_metadata
+from turnbridge.wire.responses.decode import ENCRYPTED_REASONING, decode_items
+from turnbridge.wire.responses.stored import deleted, ids_to_look_up, resolved, shown_item
+from turnbridge.wire.validation import convert, parse_body
+
+# OpenAI's own bound.
+MOST_ITEMS_AT_ONCE = 20
+
+
+class ConversationBody(msgspec.Struct):
+    """What a conversation is created with, or updated to."""
+
+    metadata: JsonObject | None = None
+    items: list[JsonObject] | None = None
+
+
+class Conversations:
+    """Handlers of `/v1/conversations` and what is below it."""
+
+    def __init__(
+        self, state: State, *, body_limit_bytes: int, new_id: Callable[[str], str], now: Callable[[], int]
+    ) -> None:
+        self._state = state
+        self._body_limit_bytes = body_limit_bytes
+        self._new_id = new_id
+        self._now = now
+
+    async def create(self, request: Request) -> Response:
+        """Begin a conversation, with items if the client has some."""
+        body = await self._body(request)
+        record = ConversationRecord(
+            id=self._new_id("conv_"),
+            owner=_owner(request),
+            created_at=self._now(),
+            metadata={**check_metadata(body.metadata)},
+        )
+        await self._state.store.add_conversation(record, await self._items(record.owner, body.items or []))
+        return json_response(_shown(record))
+
+    async def retrieve(self, request: Request) -> Response:
+        """Answer with a conversation."""
+        return json_response(_shown(await self._record(request)))
+
+    async def update(self, request: Request) -> Response:
+        """Replace a conversation's metadata."""
+        body = await self._body(request)
+        owner, conversation_id = _asked(request)
+        if not await self._state.store.update_conversation(owner, conversation_id, {**check_metadata(body.metadata)}):
+            raise _missing(conversation_id)
+        return json_response(_shown(await self._record(request)))
+
+    async def delete(self, request: Request) -> Response:
+        """Remove a conversation; responses that were made in it keep what they need."""
+        owner, conversation_id = _asked(request)
+        if not await self._state.store.delete_conversation(owner, conversation_id):
+            raise _missing(conversation_id)
+        return json_response(deleted(conversation_id, "conversation.deleted"))
+
+    async def list_items(self, request: Request) -> Response:
+        """List a conversation's items."""
+        history = await self._history(request)
+        return json_response(page_of(_listed(request, history.inputs), page_query(request.query_params)))
+
+    async def create_items(self, request: Request) -> Response:
+        """Add items at the end of a conversation."""
+        body = await self._body(request)
+        owner, conversation_id = _asked(request)
+        if not body.items:
+            raise InvalidRequest(
+                "Missing required parameter: 'items'.", code="missing_required_parameter", param="items"
+            )
+        items = await self._items(owner, body.items)
+        if not await self._state.store.append_items(owner, conversation_id, items):
+            raise _missing(conversation_id)
+        return json_response(page(_listed(request, items), has_more=False))
+
+    async def retrieve_item(self, request: Request) -> Response:
+        """Answer with one item of a conversation."""
+        history = await self._history(request)
+        item_id = str(request.path_params["item_id"])
+        found = [item for item in history.inputs if item.id == item_id]
+        if not found:
+            raise _missing_item(item_id)
+        return json_response(_listed(request, found)[-1])
+
+    async def delete_item(self, request: Request) -> Response:
+        """Remove an item from a conversation."""
+        owner, conversation_id = _asked(request)
+        record = await self._record(request)
+        item_id = str(request.path_params["item_id"])
+        if not await self._state.store.delete_item(owner, conversation_id, item_id):
+            raise _missing_item(item_id)
+        return json_response(_shown(record))
+
+    async def _body(self, request: Request) -> ConversationBody:
+        body = await read_body(request.scope, request.receive, limit_bytes=self._body_limit_bytes)
+        return convert(parse_body(body or b"{}"), ConversationBody)
+
+    async def _items(self, owner: str, given: list[JsonObject]) -> list[KeptItem]:
+        """Return items that may stand in a history."""
+        if len(given) > MOST_ITEMS_AT_ONCE:
+            raise InvalidRequest(
+                f"Invalid 'items': array too long. Expected at most {MOST_ITEMS_AT_ONCE} items, but got {len(given)}.",
+                code="array_above_max_length",
+                param="items",
+            )
+        if ids := ids_to_look_up(given):
+            given = resolved(given, await self._state.store.items(owner, ids), param="items")
+        decode_items(given, param="items")
+        return self._state.named(given)
+
+    async def _record(self, request: Request) -> ConversationRecord:
+        owner, conversation_id = _asked(request)
+        record = await self._state.store.conversation(owner, conversation_id)
+        if record is None:
+            raise _missing(conversation_id)
+        return record
+
+    async def _history(self, request: Request) -> History:
+        owner, conversation_id = _asked(request)
+        history = await self._state.store.conversation_history(owner, conversation_id)
+        if history is None:
+            raise _missing(conversation_id)
+        return history
+
+
+def _owner(request: Request) -> str:
+    return owner_of(client_of(request.scope))
+
+
+def _asked(request: Request) -> tuple[str, str]:
+    return _owner(request), str(request.path_params["conversation_id"])
+
+
+def _shown(record: ConversationRecord) -> JsonObject:
+    return {
+        "id": record.id,
+        "object": "conversation",
+        "created_at": record.created_at,
+        "metadata": record.metadata,
+    }
+
+
+def _listed(request: Request, items: Sequence[KeptItem]) -> list[JsonObject]:
+    encrypted = ENCRYPTED_REASONING in included(request)
+    return [shown_item(item.id, item.body, encrypted=encrypted) for item in items]
+
+
+def _missing(conversation_id: str) -> NotFound:
+    return NotFound(f"Conversation with id '{conversation_id}' not found.", param="conversation_id")
+
+
+def _missing_item(item_id: str) -> NotFound:
+    return NotFound(f"Item with id '{item_id}' not found.", param="item_id")

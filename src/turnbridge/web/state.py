@@ -1,0 +1,191 @@
+"""What a Responses request continues, and what is kept of its answer."""
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord, Store
+from turnbridge.engine.tool_calls import Leg, OpenCalls
+from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
+from turnbridge.turn.items import FunctionCall, Item, JsonObject
+from turnbridge.wire.responses import stored
+from turnbridge.wire.responses.decode import decode_items
+from turnbridge.wire.responses.encode import ResponseEncoder
+
+log = structlog.get_logger(__name__)
+
+NOTHING_KEPT = (
+    "This gateway keeps nothing (PROXY_STORE_TTL_DAYS is 0): send the whole conversation in `input`, "
+    "or ask its operator to keep responses."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a request continues, and where its answer belongs."""
+
+    owner: str
+    history: tuple[JsonObject, ...] = ()
+    inputs: tuple[JsonObject, ...] = ()
+    """The request's own input as items, with every reference resolved."""
+    segment: int | None = None
+    conversation: str | None = None
+    keep: bool
+    background: bool
+
+
+class State:
+    """Reads and writes the store on behalf of the route that generates."""
+
+    def __init__(self, store: Store | None, calls: OpenCalls, *, new_id: Callable[[str], str]) -> None:
+        self._store = store
+        self._calls = calls
+        self._new_id = new_id
+
+    @property
+    def store(self) -> Store:
+        """Return the store; raises `InvalidRequest` if nothing is kept."""
+        if self._store is None:
+            raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored")
+        return self._store
+
+    @property
+    def on(self) -> bool:
+        """Tell whether anything is kept."""
+        return self._store is not None
+
+    async def recall(self, client: str, body: JsonObject) -> Past:
+        """Return the past of a request; raises what OpenAI answers if it refers to something that is not there."""
+        wanted = stored.wishes(body)
+        owner = owner_of(client)
+        conversation = stored.conversation_id(wanted.conversation)
+        inputs = stored.input_items(wanted.input)
+        if ids := stored.ids_to_look_up(inputs):
+            found = await self._store.items(owner, ids) if self._store is not None else {}
+            inputs = stored.resolved(inputs, found)
+        history: tuple[JsonObject, ...] = ()
+        segment: int | None = None
+        if wanted.previous_response_id:
+            history, segment = await self._after_response(owner, wanted.previous_response_id)
+        elif conversation is not None:
+            history = await self._in_conversation(owner, conversation)
+        if wanted.background and self._store is None:
+            raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored", param="background")
+        return Past(
+            owner=owner,
+            history=history,
+            inputs=tuple(inputs),
+            segment=segment,
+            conversation=conversation,
+            keep=wanted.store is not False and self._store is not None,
+            background=bool(wanted.background),
+        )
+
+    async def restore_calls(self, client: str, items: Sequence[Item]) -> None:
+        """Remember the model's own words around calls that were made before the gateway was started.
+
+        A client that sends its history needs no store, so one that fails is no reason to fail.
+        """
+        if self._store is None:
+            return
+        # Calls that were made together are found by the first of them.
+        firsts = [
+            item
+            for before, item in itertools.pairwise((None, *items))
+            if isinstance(item, FunctionCall) and not isinstance(before, FunctionCall)
+        ]
+        unknown = [call.call_id for call in firsts if not self._calls.knows(client, call.call_id)]
+        if not unknown:
+            return
+        try:
+            answers = await self._store.answers_with_calls(owner_of(client), unknown)
+        except GatewayError as error:
+            log.warning("calls_not_restored", reason=error.message)
+            return
+        for answer in answers:
+            said = decode_items(answer)
+            shown = tuple(item.call_id for item in said if isinstance(item, FunctionCall))
+            self._calls.remember(client, Leg(items=said, shown=shown))
+
+    async def keep(self, past: Past, encoder: ResponseEncoder) -> None:
+        """Keep a finished response; if that fails, its client is told so, and has the answer all the same."""
+        record = record_of(past, encoder)
+        try:
+            # A client that leaves at this moment has its answer kept.
+            await asyncio.shield(
+                self.store.add_response(
+                    record,
+                    continues=past.segment,
+                    inputs=self.named(past.inputs),
+                    outputs=self.named(encoder.said),
+                    conversation=past.conversation,
+                )
+            )
+        except GatewayError as error:
+            log.error("response_not_kept", response=record.id, reason=error.message)
+            encoder.mark_unstored()
+
+    def named(self, items: Sequence[JsonObject]) -> list[KeptItem]:
+        """Return items with ids: their own, or fresh ones."""
+        return [KeptItem(id=self._id_of(item), body=item) for item in items]
+
+    def _id_of(self, item: JsonObject) -> str:
+        given = item.get("id")
+        return given if isinstance(given, str) and given else self._new_id(stored.id_prefix(item))
+
+    async def _after_response(self, owner: str, response_id: str) -> tuple[tuple[JsonObject, ...], int]:
+        history = await self._store.response_history(owner, response_id) if self._store is not None else None
+        if history is None:
+            raise InvalidRequest(
+                f"Previous response with id '{response_id}' not found."
+                + ("" if self._store is not None else f" {NOTHING_KEPT}"),
+                code="previous_response_not_found",
+                param="previous_response_id",
+            )
+        if not history.outputs:
+            await self._check_ended(owner, response_id)
+        return tuple(item.body for item in (*history.inputs, *history.outputs)), history.segment
+
+    async def _check_ended(self, owner: str, response_id: str) -> None:
+        record = await self.store.response(owner, response_id)
+        if record is not None and record.status in RUNNING:
+            raise InvalidRequest(
+                f"The response '{response_id}' is still being made: wait for its end before you continue it.",
+                code="previous_response_in_progress",
+                param="previous_response_id",
+            )
+
+    async def _in_conversation(self, owner: str, conversation: str) -> tuple[JsonObject, ...]:
+        history = await self._store.conversation_history(owner, conversation) if self._store is not None else None
+        if history is None:
+            raise NotFound(
+                f"Conversation with id '{conversation}' not found."
+                + ("" if self._store is not None else f" {NOTHING_KEPT}"),
+                param="conversation",
+            )
+        return tuple(item.body for item in history.inputs)
+
+
+def owner_of(client: str) -> str:
+    """Return under which name a client's things are kept: its key itself is written nowhere."""
+    return hashlib.sha256(b"turnbridge owner\0" + client.encode("latin-1")).hexdigest()
+
+
+def record_of(past: Past, encoder: ResponseEncoder) -> ResponseRecord:
+    """Return a response as it stands."""
+    body = encoder.response
+    created_at = body["created_at"]
+    if not isinstance(created_at, int):
+        raise AssertionError("A response has the time of its creation.")
+    return ResponseRecord(
+        id=str(body["id"]),
+        owner=past.owner,
+        created_at=created_at,
+        status=str(body["status"]),
+        background=past.background,
+        body=body,
+    )

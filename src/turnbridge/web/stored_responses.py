@@ -1,0 +1,141 @@
+"""Responses that were made before: read, streamed again, cancelled, deleted, and what they were made from."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from turnbridge.engine.records import CANCELLED, ResponseRecord
+from turnbridge.turn.errors import InvalidRequest, NotFound
+from turnbridge.web.auth import client_of
+from turnbridge.web.background import BackgroundRuns, is_running, kept_frames
+from turnbridge.web.json_response import json_response
+from turnbridge.web.state import State, owner_of
+from turnbridge.wire.listing import page_of, page_query, query_number
+from turnbridge.wire.responses.decode import ENCRYPTED_REASONING
+from turnbridge.wire.responses.stored import deleted, shown_item, with_encrypted
+
+NOT_IN_BACKGROUND = "Only a response that was created with `background: true` can be {what}."
+
+
+class StoredResponses:
+    """Handlers of `/v1/responses/{response_id}` and what is below it."""
+
+    def __init__(self, state: State, background: BackgroundRuns) -> None:
+        self._state = state
+        self._background = background
+
+    async def retrieve(self, request: Request) -> ASGIApp:
+        """Answer with a response, or with its stream after the event that the client saw last."""
+        owner, response_id = _asked(request)
+        if request.query_params.get("stream") == "true":
+            return await self._stream(owner, response_id, _number(request, "starting_after"))
+        run = self._background.find(owner, response_id)
+        if run is not None:
+            return json_response(run.encoder.response)
+        record = await self._record(owner, response_id)
+        if ENCRYPTED_REASONING not in included(request):
+            return json_response(record.body)
+        history = await self._state.store.response_history(owner, response_id)
+        thoughts = {item.id: item.body for item in history.outputs} if history is not None else {}
+        return json_response(with_encrypted(record.body, thoughts))
+
+    async def delete(self, request: Request) -> Response:
+        """Remove a response; one that still runs is ended first."""
+        owner, response_id = _asked(request)
+        run = self._background.find(owner, response_id)
+        if run is not None:
+            await self._background.cancel(run)
+        if not await self._state.store.delete_response(owner, response_id):
+            raise _missing(response_id)
+        return json_response(deleted(response_id, "response"))
+
+    async def cancel(self, request: Request) -> Response:
+        """End a background response; one that has ended stays as it is."""
+        owner, response_id = _asked(request)
+        run = self._background.find(owner, response_id)
+        if run is not None:
+            return json_response(await self._background.cancel(run))
+        record = await self._record(owner, response_id)
+        if not record.background:
+            raise InvalidRequest(NOT_IN_BACKGROUND.format(what="cancelled"), code="not_in_background")
+        if is_running(record):
+            body = {**record.body, "status": CANCELLED}
+            await self._state.store.cancel_response(
+                ResponseRecord(
+                    id=record.id,
+                    owner=owner,
+                    created_at=record.created_at,
+                    status=CANCELLED,
+                    background=True,
+                    body=body,
+                )
+            )
+            # It may have ended of itself at this very moment.
+            record = await self._record(owner, response_id)
+        return json_response(record.body)
+
+    async def input_items(self, request: Request) -> Response:
+        """List what the model was shown for a response."""
+        owner, response_id = _asked(request)
+        history = await self._state.store.response_history(owner, response_id)
+        if history is None:
+            raise _missing(response_id)
+        encrypted = ENCRYPTED_REASONING in included(request)
+        items = [shown_item(item.id, item.body, encrypted=encrypted) for item in history.inputs]
+        return json_response(page_of(items, page_query(request.query_params)))
+
+    async def _stream(self, owner: str, response_id: str, after: int) -> ASGIApp:
+        run = self._background.find(owner, response_id)
+        if run is not None:
+            return self._background.stream(run.read(after + 1), {})
+        record = await self._record(owner, response_id)
+        if not record.background:
+            raise InvalidRequest(NOT_IN_BACKGROUND.format(what="streamed again"), code="not_in_background")
+        if is_running(record):
+            raise InvalidRequest(
+                "This response is being made by another gateway on the same store: ask that one for the stream, "
+                "or poll without `stream`.",
+                code="made_elsewhere",
+                param="stream",
+            )
+        events = await self._state.store.response_events(owner, response_id)
+        return self._background.stream(_each(kept_frames(record, events, after)), {})
+
+    async def _record(self, owner: str, response_id: str) -> ResponseRecord:
+        record = await self._state.store.response(owner, response_id)
+        if record is None:
+            raise _missing(response_id)
+        return record
+
+
+def included(request: Request) -> list[str]:
+    """Return what a query wants to see besides the usual; SDKs write lists with and without brackets."""
+    return [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
+
+
+def _asked(request: Request) -> tuple[str, str]:
+    return owner_of(client_of(request.scope)), str(request.path_params["response_id"])
+
+
+def _number(request: Request, name: str) -> int:
+    """Return the number of an event, or the one before the first."""
+    given = request.query_params.get(name)
+    if given is None:
+        return -1
+    number = query_number(given)
+    if number is None:
+        raise InvalidRequest(
+            f"Invalid '{name}': expected a number, but got '{given}'.", code="invalid_value", param=name
+        )
+    return number
+
+
+def _missing(response_id: str) -> NotFound:
+    return NotFound(f"Response with id '{response_id}' not found.", param="response_id")
+
+
+async def _each(frames: Sequence[bytes]) -> AsyncIterator[bytes]:
+    if frames:
+        yield b"".join(frames)

@@ -1,0 +1,68 @@
+"""Tool calls as `<use_tool>` blocks in the text, for clients that read them there.
+
+    <use_tool>
+      <name>weather</name>
+      <city>Paris</city>
+    </use_tool>
+
+Each argument has an element of its own: a text as it is, anything else as JSON. Arguments whose names could not be
+elements stand as one JSON object in `<args>`.
+"""
+
+import re
+from collections.abc import Sequence
+from xml.sax.saxutils import escape
+
+import msgspec
+
+from turnbridge.turn.events import (
+    CallsAwaited,
+    FunctionCallDone,
+    MessageDone,
+    MessageStarted,
+    TextDelta,
+    TurnCompleted,
+    TurnEvent,
+)
+from turnbridge.turn.items import Json
+
+# `name` is taken by the block itself.
+ELEMENT_NAME = re.compile(r"(?!(?:name|args)$)[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+def calls_as_text(events: Sequence[TurnEvent]) -> list[TurnEvent]:
+    """Return events in which every call is a message, and a turn that waits for outputs is complete."""
+    told: list[TurnEvent] = []
+    for event in events:
+        match event:
+            case FunctionCallDone():
+                item_id, text = f"msg_{event.item_id}", use_tool_block(event.name, event.arguments)
+                told += [MessageStarted(item_id, None), TextDelta(item_id, text), MessageDone(item_id, None, text)]
+            case CallsAwaited():
+                told.append(TurnCompleted(event.usage))
+            case _:
+                told.append(event)
+    return told
+
+
+def use_tool_block(name: str, arguments: str) -> str:
+    """Return one call as a block."""
+    lines = [_element("name", name), *_arguments(arguments)]
+    return "\n".join(("<use_tool>", *(f"  {line}" for line in lines), "</use_tool>"))
+
+
+def _arguments(arguments: str) -> list[str]:
+    try:
+        values: Json = msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return [_element("args", arguments)]
+    if not isinstance(values, dict) or not values or not all(map(ELEMENT_NAME.fullmatch, values)):
+        return [_element("args", arguments)]
+    return [
+        _element(name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        for name, value in values.items()
+    ]
+
+
+def _element(name: str, text: str) -> str:
+    return f"<{name}>{escape(text)}</{name}>"

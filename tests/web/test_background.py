@@ -1,0 +1,166 @@
+"""The stream of a response that is made in the background, as its readers get it."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from tests.web.asgi_driver import Exchange
+from turnbridge.engine.records import ResponseRecord
+from turnbridge.turn.items import JsonObject
+from turnbridge.turn.models import Model
+from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
+from turnbridge.web.background import LOST, EventStream, Run, is_running, kept_frames, lost
+from turnbridge.web.state import Past
+from turnbridge.web.writers import named_frames
+from turnbridge.wire.responses.decode import decode
+from turnbridge.wire.responses.encode import ResponseEncoder
+
+pytestmark = pytest.mark.anyio
+
+MODEL = Model(
+    id="gpt-5.5",
+    display_name="GPT-5.5",
+    description="",
+    efforts=("low", "medium"),
+    default_effort="medium",
+    context_window=272_000,
+    max_context_window=272_000,
+    modalities=("text", "image"),
+    service_tiers=(),
+    hidden=False,
+    is_default=True,
+)
+PAST = Past(owner="me", keep=True, background=True)
+RECORD = ResponseRecord(
+    id="resp_1", owner="me", created_at=1, status="queued", background=True, body={"id": "resp_1", "status": "queued"}
+)
+
+
+def event(number: int) -> JsonObject:
+    # Blank lines inside of a text must not be taken for the end of a frame.
+    return {"type": "response.output_text.delta", "sequence_number": number, "delta": "a\n\nb"}
+
+
+def frames(*numbers: int) -> bytes:
+    return b"".join(named_frames([event(number)]) for number in numbers)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Return a run of which nothing has been told."""
+    request = decode({"model": "gpt-5.5", "input": "Hi", "background": True})
+    return Run(past=PAST, encoder=ResponseEncoder(request, MODEL, response_id="resp_1", created_at=1, stored=True))
+
+
+async def collected(source: AsyncIterator[bytes]) -> bytes:
+    async with asyncio.timeout(5):
+        return b"".join([piece async for piece in source])
+
+
+@pytest.mark.parametrize("position", range(6))
+async def test_who_comes_after_the_end_reads_from_any_event_on(run: Run, position: int) -> None:
+    run.add([event(number) for number in range(4)])
+    run.end()
+    assert await collected(run.read(position)) == frames(*range(position, 4))
+
+
+async def test_who_comes_early_reads_as_it_is_written(run: Run) -> None:
+    run.add([event(0)])
+    reader = run.read(0)
+    assert await anext(reader) == frames(0)
+    for number in (1, 2):
+        waiting = asyncio.ensure_future(anext(reader))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        run.add([event(number)])
+        assert await waiting == frames(number)
+    run.add([event(3)])
+    run.end()
+    assert await collected(reader) == frames(3)
+
+
+async def test_many_readers_at_different_places_read_the_same(run: Run) -> None:
+    readers = [asyncio.ensure_future(collected(run.read(position))) for position in (0, 2, 5)]
+    for number in range(6):
+        run.add([event(number)])
+        await asyncio.sleep(0)
+    run.end()
+    assert await asyncio.gather(*readers) == [frames(*range(6)), frames(*range(2, 6)), frames(5)]
+
+
+@pytest.mark.parametrize("after", range(-1, 5))
+async def test_a_stream_that_was_kept_goes_on_after_any_event(after: int) -> None:
+    kept = zlib.compress(frames(0, 1, 2, 3))
+    assert b"".join(kept_frames(RECORD, kept, after)) == frames(*range(after + 1, 4))
+
+
+@pytest.mark.parametrize(("status", "ending"), [("failed", "response.failed"), ("cancelled", "response.incomplete")])
+async def test_a_stream_that_was_lost_still_has_its_end(status: str, ending: str) -> None:
+    body: JsonObject = {"id": "resp_1", "status": status}
+    record = ResponseRecord(id="resp_1", owner="me", created_at=1, status=status, background=True, body=body)
+    last: JsonObject = {"type": ending, "sequence_number": 8, "response": body}
+    assert kept_frames(record, None, 7) == [named_frames([last])]
+
+
+async def test_a_response_that_was_lost_has_failed_and_says_why() -> None:
+    failed = lost(RECORD)
+    assert (is_running(RECORD), is_running(failed), failed.status) == (True, False, "failed")
+    assert failed.body == {"id": "resp_1", "status": "failed", "error": {"code": "server_error", "message": LOST}}
+
+
+def streamed(source: AsyncIterator[bytes], *, keepalive_s: float | None = None) -> Exchange:
+    """Return a request that is answered with frames."""
+    answer = EventStream(source, headers={"x-turnbridge-model": "gpt-5.5"}, keepalive_s=keepalive_s)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        context = RequestContext(request_id="r", method="GET", route="/", clock=lambda: 0.0, started_at=0.0)
+        await answer({**scope, CONTEXT_KEY: context}, receive, send)
+
+    return Exchange(app, "GET", "/")
+
+
+async def test_frames_are_sent_as_they_come(run: Run) -> None:
+    run.add([event(0)])
+    async with streamed(run.read(0)) as exchange:
+        status, headers = await exchange.begin()
+        assert (status, dict(headers)["x-turnbridge-model"]) == (200, "gpt-5.5")
+        assert await exchange.chunk() == frames(0)
+        run.add([event(1)])
+        assert await exchange.chunk() == frames(1)
+        run.end()
+        assert [await exchange.chunk(), await exchange.chunk()] == [b"", None]
+
+
+async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
+    async with streamed(run.read(0), keepalive_s=0.01) as exchange:
+        await exchange.begin()
+        assert await exchange.chunk() == b": keepalive\n\n"
+        run.add([event(0)])
+        while (told := await exchange.chunk()) == b": keepalive\n\n":
+            pass
+        assert told == frames(0)
+        exchange.leave()
+
+
+async def test_a_reader_that_leaves_changes_nothing_for_the_others(run: Run) -> None:
+    async with streamed(run.read(0)) as exchange:
+        await exchange.begin()
+        exchange.leave()
+    run.add([event(0)])
+    run.end()
+    assert await collected(run.read(0)) == frames(0)
+
+
+async def test_a_reader_that_fails_is_heard() -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield msgspec.json.encode({})
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        async with streamed(broken()) as exchange:
+            await exchange.begin()
+            assert await exchange.chunk() == b"{}"
