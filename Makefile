@@ -17,7 +17,7 @@ pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check fix lock upgrade clean node
+.PHONY: help install run test check fix lock upgrade clean node codex-old
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +27,7 @@ install: .venv/.run ## Put the turnbridge command into .venv
 run: install ## Serve the demo: a scripted model behind the real Codex, no account needed
 	@exec .venv/bin/turnbridge serve --demo $(ARGS)
 
-test: check node ## Check, then run the tests
+test: check node codex-old ## Check, then run the tests
 	.venv/bin/pytest -n 2 --inline-snapshot=disable $(ARGS)
 
 check: .venv/.dev ## Format, lint, types and the direction of imports
@@ -82,12 +82,23 @@ endef
 	$(call install_locked,requirements/dev.txt)
 	@touch .venv/.run $@
 
+# The oldest Codex that is supported; it is only on npm.
+CODEX_OLD_LOCK := tests/codex_versions/0.92.0
+CODEX_OLD := .venv/codex-versions/0.92.0
+
 ifneq ($(NODE),)
 node: tests/node/node_modules/.package-lock.json
+codex-old: $(CODEX_OLD)/node_modules/.package-lock.json
 else
-node:
+node codex-old:
 	@echo "SKIPPED: npm ci, since there is no node and npm; the tests that need them are skipped too"
 endif
+
+$(CODEX_OLD)/node_modules/.package-lock.json: $(CODEX_OLD_LOCK)/package-lock.json | .venv/.made
+	@echo "Installing $<"
+	@mkdir -p $(CODEX_OLD) && cp $(CODEX_OLD_LOCK)/package.json $(CODEX_OLD_LOCK)/package-lock.json $(CODEX_OLD)
+	@cd $(CODEX_OLD) && npm ci --loglevel=error --no-audit --no-fund >/dev/null
+	@touch $@
 
 tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@echo "Installing tests/node/package-lock.json"

@@ -46,8 +46,13 @@ def resident_mb(pid: int) -> float:
 
 def is_stopped(pid: int) -> bool:
     """Tell whether a process was stopped by a signal."""
-    fields = _status(PROC / str(pid))
-    return bool(fields) and fields[0] == "T"
+    return _status(PROC / str(pid))[:1] == ["T"]
+
+
+def unreaped(group: int) -> list[int]:
+    """Return the processes of a group that have ended and were not reaped."""
+    found = ((int(entry.name), _status(entry)) for entry in PROC.iterdir() if entry.name.isdigit())
+    return [pid for pid, fields in found if fields and (fields[0], fields[2]) == ("Z", str(group))]
 
 
 def descriptors(pid: int) -> int:
@@ -71,7 +76,7 @@ def _parent(entry: Path) -> int | None:
 
 
 def _status(entry: Path) -> list[str]:
-    """Return what follows the name of a process in its status: its state, its parent, and more."""
+    """Return what follows the name of a process in its status: its state, its parent, its group, and more."""
     try:
         # The name, in parentheses, may hold blanks; the fields after it cannot.
         return (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from turnbridge import __version__
-from turnbridge.cli import EXIT_CONFIG
+from turnbridge.commands.refusal import EXIT_CONFIG
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -157,7 +157,7 @@ def test_a_file_that_is_no_toml_is_refused_with_its_name(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("PROXY_PROT", "PROXY_PROT is set, but there is no such setting. Did you mean PROXY_HOST?"),
+        ("PROXY_HOTS", "PROXY_HOTS is set, but there is no such setting. Did you mean PROXY_HOST?"),
         (
             "PROXY_STRICT_PARAM",
             "PROXY_STRICT_PARAM is set, but there is no such setting. Did you mean PROXY_STRICT_PARAMS?",

@@ -18,7 +18,7 @@ from turnbridge.former_settings import FORMER
 from turnbridge.settings import Settings
 from turnbridge.turn.errors import GatewayError
 from turnbridge.wire.codex import errors as codex_errors
-from turnbridge.wire.openai_errors import TABLE, status_of
+from turnbridge.wire.openai_errors import TABLE, error_headers, status_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -72,7 +72,7 @@ def errors() -> str:
             f"`{kind.code}`" if kind.code else "one of those below",
             f"`{TABLE[kind].type}`",
             (kind.__doc__ or "").splitlines()[0],
-            "yes" if _is_retried(TABLE[kind].status) else "no",
+            "yes" if _is_retried(kind("")) else "no",
         )
         for kind in sorted(kinds, key=lambda kind: TABLE[kind].status)
     ]
@@ -138,8 +138,9 @@ def _default(value: object) -> str:
     return f"`{value}`" if isinstance(value, str | int | float) else ""
 
 
-def _is_retried(status: int) -> bool:
-    return status in RETRIED or status >= 500
+def _is_retried(error: GatewayError) -> bool:
+    status = status_of(error)
+    return (status in RETRIED or status >= 500) and "x-should-retry" not in error_headers(error)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -10,32 +10,52 @@ from functools import partial
 from pathlib import Path
 
 import codex_cli_bin
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from turnbridge import __version__
+from turnbridge import __version__, selfcheck
 from turnbridge.appserver.backend import CodexBackend
 from turnbridge.appserver.files import write_private
-from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
+from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home, provider_overrides
 from turnbridge.appserver.pool import Bounds, Pool
+from turnbridge.appserver.tap import Tap
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
 from turnbridge.engine.admission import Admission, AdmissionRules
 from turnbridge.engine.ports import Backend, MediaLoader
+from turnbridge.engine.records import Store
 from turnbridge.engine.timing import Patience, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
+from turnbridge.store.open import open_store, store_url
 from turnbridge.tokens import OpenAITokenizer
-from turnbridge.turn.errors import BackendUnavailable
-from turnbridge.web.app import build_app
+from turnbridge.trace.pipe import TracePipe
+from turnbridge.trace.record import Redaction
+from turnbridge.trace.trace import Trace
+from turnbridge.trace.web import TraceHttp
+from turnbridge.trace.writer import TraceFile
+from turnbridge.turn.errors import BackendUnavailable, GatewayError
+from turnbridge.web.access_log import context_of
+from turnbridge.web.app import Handlers, build_app
+from turnbridge.web.background import BackgroundRuns
+from turnbridge.web.conversations import Conversations
 from turnbridge.web.generation import Generation, GenerationRules, Models
 from turnbridge.web.metrics import Metrics
 from turnbridge.web.rate_limit import RequestRates
+from turnbridge.web.state import State
+from turnbridge.web.stored_chats import StoredChats
+from turnbridge.web.stored_responses import StoredResponses
 from turnbridge.web.turns import Timing
 
+log = structlog.get_logger(__name__)
+
 BYTES_PER_MB = 1024 * 1024
+SECONDS_PER_DAY = 24 * 3600
+# Old answers may stay a little longer than they must.
+PRUNING_INTERVAL_S = 900.0
 KEY_FILE = "api-key"
 # How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
@@ -74,8 +94,13 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
             else partial(prepare_bare_home, spec.home)
         )
         native_spec = replace(spec, direct_tools=False)
-        pool = worker_pool(native_spec if settings.tool_mode == "native" else spec, prepare, settings)
-        native = worker_pool(native_spec, prepare, settings, on_demand=True) if settings.tool_mode == "auto" else None
+        trace = wire_trace(settings, api_key) if settings.log_proto else None
+        tap = None if trace is None else partial(TracePipe, trace)
+        if trace is not None:
+            stack.callback(trace.file.close)
+        pool_of = partial(worker_pool, prepare=prepare, settings=settings, tap=tap)
+        pool = pool_of(native_spec if settings.tool_mode == "native" else spec)
+        native = pool_of(native_spec, on_demand=True) if settings.tool_mode == "auto" else None
         for each in filter(None, (pool, native)):
             stack.push_async_callback(_end, asyncio.create_task(each.run()))
         media = HttpMediaLoader()
@@ -93,40 +118,112 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
         rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
         if rates is not None:
             stack.push_async_callback(rates.aclose)
-        backend = CodexBackend(pool, native=native)
-        yield assemble(settings, pool, backend, media, calls, warm, rates, api_key=api_key)
+        store = await _open_store(settings, stack)
+        gateway, background = assemble(
+            settings,
+            Parts(
+                pool=pool,
+                backend=CodexBackend(pool, native=native),
+                media=media,
+                calls=calls,
+                warm=warm,
+                rates=rates,
+                trace=trace,
+                store=store,
+            ),
+            api_key=api_key,
+        )
+        if store is not None:
+            stack.push_async_callback(_end, asyncio.create_task(_look_after(store, settings)))
+            stack.push_async_callback(_end, asyncio.create_task(background.watch()))
+            stack.push_async_callback(background.aclose)
+        yield gateway
 
 
-def assemble(
-    settings: Settings,
-    pool: Pool,
-    backend: Backend,
-    media: MediaLoader,
-    calls: OpenCalls,
-    warm: WarmThreads,
-    rates: RequestRates | None,
-    *,
-    api_key: str,
-) -> Gateway:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What has a life of its own, and is ended by whoever began it."""
+
+    pool: Pool
+    backend: Backend
+    media: MediaLoader
+    calls: OpenCalls
+    warm: WarmThreads
+    rates: RequestRates | None
+    trace: Trace | None
+    store: Store | None
+
+
+def assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
     watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
-    runner = TurnRunner(backend, media, OpenAITokenizer(), calls, warm, watch)
+    runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.calls, parts.warm, watch)
     admission = Admission(_admission_rules(settings))
+    metrics = _metrics(admission, parts)
     rules = _generation_rules(settings)
-    models = Models(backend, rules)
-    generation = Generation(runner, models, rules, admission, new_id=new_id, now=lambda: int(time.time()))
+    state = State(parts.store, parts.calls, new_id=new_id)
+    background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.background_ended)
     app = build_app(
-        generation,
-        models,
-        problem=lambda: "The gateway is shutting down." if admission.closed else pool.readiness().reason,
+        _handlers(runner, admission, state, background, Models(parts.backend, rules), rules),
+        problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
+        fidelity=parts.backend.fidelity,
         api_key=api_key,
-        metrics=_metrics(admission, pool, calls, warm),
+        metrics=metrics,
         metrics_token=settings.metrics_token,
         allowed_origins=settings.cors_allowed_origins,
-        rates=rates,
+        rates=parts.rates,
         body_limit_bytes=rules.body_limit_bytes,
     )
-    return Gateway(app=app, pool=pool, calls=calls, warm=warm, admission=admission, watch=watch)
+    if parts.trace is not None:
+        app = TraceHttp(app, parts.trace, request_id=lambda scope: context_of(scope).request_id)
+    gateway = Gateway(app=app, pool=parts.pool, calls=parts.calls, warm=parts.warm, admission=admission, watch=watch)
+    return gateway, background
+
+
+def _handlers(
+    runner: TurnRunner,
+    admission: Admission,
+    state: State,
+    background: BackgroundRuns,
+    models: Models,
+    rules: GenerationRules,
+) -> Handlers:
+    limit = rules.body_limit_bytes
+    chats = StoredChats(state, body_limit_bytes=limit)
+    return Handlers(
+        generation=Generation(runner, models, rules, admission, state, background, chats, new_id=new_id, now=_seconds),
+        models=models,
+        responses=StoredResponses(state, background),
+        conversations=Conversations(state, body_limit_bytes=limit, new_id=new_id, now=_seconds),
+        chats=chats,
+    )
+
+
+async def _open_store(settings: Settings, stack: contextlib.AsyncExitStack) -> Store | None:
+    """Open what answers are kept in, unless nothing is to be kept."""
+    if settings.store_ttl_days == 0:
+        return None
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = await open_store(settings.database_url or store_url(settings.data_dir))
+    stack.push_async_callback(store.aclose)
+    return store
+
+
+async def _look_after(store: Store, settings: Settings) -> None:
+    """Remove what is too old or too much, now and then, until cancelled."""
+    while True:
+        try:
+            await store.prune(
+                made_before=int(time.time() - settings.store_ttl_days * SECONDS_PER_DAY),
+                most_bytes=settings.store_max_mb * BYTES_PER_MB,
+            )
+        except GatewayError as error:
+            log.warning("store_not_pruned", reason=error.message)
+        await asyncio.sleep(PRUNING_INTERVAL_S)
+
+
+def _seconds() -> int:
+    return int(time.time())
 
 
 def _admission_rules(settings: Settings) -> AdmissionRules:
@@ -147,28 +244,54 @@ def _generation_rules(settings: Settings) -> GenerationRules:
             whole_s=settings.timeout_ms / 1000,
         ),
         strict_params=settings.strict_params,
+        ignore_system_prompt=settings.ignore_client_system_prompt,
+        responses_output_mode=settings.responses_output_mode,
+        omit_response_tools=settings.responses_omit_tool_manifest,
         default_model=settings.codex_model,
         aliases=settings.model_aliases,
     )
 
 
-def _metrics(admission: Admission, pool: Pool, calls: OpenCalls, warm: WarmThreads) -> Metrics:
+def _metrics(admission: Admission, parts: Parts) -> Metrics:
     metrics = Metrics()
+    pool, calls, warm = parts.pool, parts.calls, parts.warm
     metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)
     metrics.watch("turnbridge_requests_waiting", "Requests that wait for a turn.", lambda: admission.waiting)
+    metrics.watch("turnbridge_queue_seconds", "Seconds that requests have waited in all.", lambda: admission.waited_s)
     metrics.watch("turnbridge_turns_parked", "Turns that wait for the outputs of their calls.", lambda: len(calls))
     metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
     metrics.watch("turnbridge_workers", "App-servers that take turns.", lambda: len(pool.workers))
     metrics.watch("turnbridge_worker_deaths", "App-servers that ended by themselves.", lambda: pool.restarts)
+    if parts.trace is not None:
+        file = parts.trace.file
+        metrics.watch("turnbridge_trace_lines_lost", "Lines of the wire trace not written.", lambda: file.lost)
     return metrics
 
 
-def worker_pool(spec: CodexSpec, prepare: Callable[[], None], settings: Settings, *, on_demand: bool = False) -> Pool:
+def wire_trace(settings: Settings, api_key: str) -> Trace:
+    """Return where all that goes over the wires is written to, without the gateway's own keys."""
+    keys = [key.strip() for key in (*api_key.split(","), settings.metrics_token or "")]
+    return Trace(TraceFile(trace_path(settings)), Redaction(keys=keys, limit=settings.trace_body_limit))
+
+
+def trace_path(settings: Settings) -> Path:
+    """Return the file of the wire trace."""
+    return settings.proto_log_path or settings.data_dir / "trace" / "wire.ndjson"
+
+
+def worker_pool(
+    spec: CodexSpec,
+    *,
+    prepare: Callable[[], None],
+    settings: Settings,
+    tap: Callable[[int], Tap] | None = None,
+    on_demand: bool = False,
+) -> Pool:
     """Return a pool of app-servers in a home that is prepared at each of their starts."""
 
     async def start() -> Worker:
         prepare()
-        return await start_worker(spec)
+        return await _checked(spec, await start_worker(spec, tap=tap))
 
     return Pool(
         start,
@@ -178,6 +301,16 @@ def worker_pool(spec: CodexSpec, prepare: Callable[[], None], settings: Settings
         bounds=Bounds(threads=settings.worker_max_threads),
         on_demand=on_demand,
     )
+
+
+async def _checked(spec: CodexSpec, worker: Worker) -> Worker:
+    """Return the app-server once it is known what its binary adds to requests; ends it if that could do harm."""
+    try:
+        worker.extras = (await selfcheck.check(spec, worker)).findings
+    except BaseException:
+        await worker.process.stop()
+        raise
+    return worker
 
 
 def http_server(app: ASGIApp) -> uvicorn.Server:
@@ -211,10 +344,7 @@ def user_spec(settings: Settings) -> CodexSpec:
 
 def provider_spec(settings: Settings, base_url: str) -> CodexSpec:
     """Return Codex with one provider on the command line, and no user."""
-    provider = {"name": "demo", "base_url": base_url, "wire_api": "responses"}
-    overrides = [f'model_providers.demo.{key}="{value}"' for key, value in provider.items()]
-    retries = [f"model_providers.demo.{kind}_max_retries=0" for kind in ("request", "stream")]
-    return _spec(settings, "demo-home", ('model_provider="demo"', *overrides, *retries))
+    return _spec(settings, "demo-home", provider_overrides(base_url))
 
 
 def login_help(settings: Settings, spec: CodexSpec) -> str:
@@ -246,6 +376,10 @@ def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpe
         workdir=settings.data_dir / "empty-workdir",
         overrides=overrides,
         version=__version__,
+        connect_timeout_s=settings.connect_timeout_ms / 1000,
+        dialect=None if settings.dialect == "auto" else settings.dialect,
+        validate_rpc=settings.validate_rpc,
+        notes=settings.data_dir / "binaries",
     )
 
 

@@ -2,29 +2,43 @@
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import os
+import shutil
 import signal
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import Annotated
 
 import typer
 import uvicorn
 from pydantic import ValidationError
 
 from turnbridge import __version__
-from turnbridge.bootstrap import Gateway, fastest_loop, http_server, running_gateway, stored_key
+from turnbridge.bootstrap import Gateway, fastest_loop, http_server, running_gateway, stored_key, trace_path
+from turnbridge.commands import probe, store
+from turnbridge.commands.refusal import explained, refuse
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
 from turnbridge.settings import Settings, complaints, load_settings
+from turnbridge.trace import timeline
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The OpenAI API in front of Codex.")
+app.add_typer(store.app, name="store")
+app.command()(probe.probe)
 
-# Refuses a half-configured server with the status that service managers read as "do not try again as it is".
-EXIT_CONFIG = 78
+# How wide a timeline is where there is no terminal to tell it.
+PIPE_COLUMNS = 160
+TRACE_COLOURS = {
+    "http_ingress": "cyan",
+    "backend_submission": "yellow",
+    "backend_io": "magenta",
+    "client_egress": "green",
+}
 
 
 def _version(value: bool) -> None:
@@ -53,11 +67,11 @@ def serve(
         settings = load_settings(PROXY_HOST=host, PORT=port)
         configure_logging(settings.log_level)
     except (ValidationError, ValueError) as error:
-        _refuse(_explained(error))
+        refuse(explained(error))
     for complaint in complaints(os.environ):
         typer.secho(f"warning: {complaint}", fg="yellow", err=True)
     if not _is_loopback(settings.host) and settings.api_key is None:
-        _refuse(
+        refuse(
             f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
             "or listen on 127.0.0.1."
         )
@@ -76,7 +90,15 @@ async def _serve(settings: Settings, *, demo: bool) -> None:
         server = http_server(gateway.app)
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
         _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
+        _spare_the_collector()
         await server.serve(sockets=[listener])
+
+
+def _spare_the_collector() -> None:
+    """Keep the garbage collector from looking through what is here to stay: 5 % of a request's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 @contextlib.contextmanager
@@ -107,6 +129,27 @@ def _drain_on_signals(gateway: Gateway, server: uvicorn.Server, drain_s: float) 
             loop.remove_signal_handler(number)
 
 
+@app.command()
+def trace(
+    request_id: Annotated[str, typer.Argument(help="The `x-request-id` of its answer.")],
+    file: Annotated[Path | None, typer.Option(help="The file of the trace (PROTO_LOG_PATH).")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Every delta by itself, and payloads as a whole.")] = False,
+) -> None:
+    """Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes."""
+    try:
+        path = file or trace_path(load_settings())
+    except (ValidationError, ValueError) as error:
+        refuse(explained(error))
+    lines = timeline.lines_of(path, request_id)
+    if not lines:
+        typer.secho(f"There is no request {request_id} in {path}. {timeline.advice(path)}", fg="red", err=True)
+        raise typer.Exit(1)
+    typer.secho("\n".join(timeline.heading(lines)) + "\n", bold=True)
+    width = shutil.get_terminal_size((PIPE_COLUMNS, 0)).columns
+    for row, text in timeline.told(timeline.rows(lines, full=full), width=width, full=full):
+        typer.secho(text, fg="red" if row.failed else TRACE_COLOURS[row.first.phase])
+
+
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -115,7 +158,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        _refuse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port.")
+        refuse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port.")
     # From here on a client may connect, and waits until the server takes it.
     listener.listen()
     return listener
@@ -152,14 +195,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _explained(error: ValidationError | ValueError) -> str:
-    if isinstance(error, ValidationError):
-        return "\n".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-    return str(error)
-
-
-def _refuse(message: str) -> NoReturn:
-    typer.secho(message, fg="red", err=True)
-    raise typer.Exit(EXIT_CONFIG)

@@ -20,11 +20,18 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from turnbridge.former_settings import FORMER
+
 # Whoever sets a variable with such a name means us; a typo in it must not pass unnoticed.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
+# Other programs listen to these too.
+OTHERS_TOO = frozenset({"NODE_ENV", "OTEL_ENABLED", "OTEL_EXPORTER_OTLP_ENDPOINT"})
 CONFIG_VARIABLE = "PROXY_CONFIG"
 # Where the counts of rate limits may be kept, besides this process.
 REDIS_SCHEMES = ("redis://", "rediss://", "redis+unix://")
+# Where answers may be kept.
+SQLITE_SCHEME = "sqlite:///"
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 # More app-servers than this gain nothing for one plan, and each takes 130 MB.
 MOST_DEFAULT_WORKERS = 4
 
@@ -67,6 +74,24 @@ class Settings(BaseSettings):
         alias="PROXY_STRICT_PARAMS",
         description="Refuse parameters that cannot be honoured, instead of naming them in `x-turnbridge-ignored`.",
     )
+    ignore_client_system_prompt: bool = Field(
+        False,
+        alias="PROXY_IGNORE_CLIENT_SYSTEM_PROMPT",
+        description="Leave the system and developer messages of chat clients out.",
+    )
+    responses_output_mode: Literal["openai-json", "obsidian-xml"] = Field(
+        "openai-json",
+        alias="PROXY_RESPONSES_OUTPUT_MODE",
+        description=(
+            "How `/v1/responses` shows tool calls: `openai-json`, or `obsidian-xml` for `<use_tool>` blocks in the "
+            "text. The header `x-proxy-output-mode` chooses for one request, on both routes."
+        ),
+    )
+    responses_omit_tool_manifest: bool = Field(
+        False,
+        alias="PROXY_RESPONSES_OMIT_TOOL_MANIFEST",
+        description="Do not declare the tools of `/v1/responses` clients: these describe them in their own text.",
+    )
     stream_hold_ms: int = Field(
         3000,
         alias="PROXY_STREAM_HOLD_MS",
@@ -84,6 +109,12 @@ class Settings(BaseSettings):
     )
     idle_timeout_ms: int = Field(
         900_000, alias="PROXY_IDLE_TIMEOUT_MS", gt=0, description="How long the model may be silent within a turn."
+    )
+    connect_timeout_ms: int = Field(
+        10_000,
+        alias="PROXY_CONNECT_TIMEOUT_MS",
+        ge=0,
+        description="How long Codex may go on failing to reach the provider; looked at when an attempt fails.",
     )
     max_turns: int = Field(
         64, alias="PROXY_MAX_TURNS", ge=1, description="Turns that run at once; further requests wait."
@@ -151,6 +182,17 @@ class Settings(BaseSettings):
     warm_threads_mb: int = Field(
         64, alias="PROXY_WARM_THREADS_MB", ge=1, description="Text of kept threads that is held for comparison, in MB."
     )
+    database_url: str | None = Field(
+        None,
+        alias="PROXY_DATABASE_URL",
+        description="Where answers are kept: `postgresql://…` (extra `postgres`). Default: a file in the data dir.",
+    )
+    store_ttl_days: float = Field(
+        30, alias="PROXY_STORE_TTL_DAYS", ge=0, description="How long answers are kept; 0 keeps nothing at all."
+    )
+    store_max_mb: int = Field(
+        1024, alias="PROXY_STORE_MAX_MB", ge=1, description="How much of them is kept, in MB; the oldest make room."
+    )
     max_body_mb: float = Field(16, alias="PROXY_MAX_BODY_MB", gt=0, description="Largest request body, in MB.")
     cors_allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
@@ -159,6 +201,32 @@ class Settings(BaseSettings):
     )
     metrics_token: str | None = Field(
         None, alias="PROXY_METRICS_TOKEN", description="Lets `/metrics` be read from elsewhere, as a bearer token."
+    )
+    dialect: Literal["auto", "v2", "v2-early", "v1"] = Field(
+        "auto",
+        alias="PROXY_APP_SERVER_DIALECT",
+        description="The protocol to speak with Codex: `v2`, `v2-early` or `v1`. `auto`: the best that it knows.",
+    )
+    validate_rpc: bool = Field(
+        False,
+        alias="PROXY_VALIDATE_RPC",
+        description="Hold all that Codex is sent against the schema that the binary prints; for finding our defects.",
+    )
+    log_proto: bool = Field(
+        False,
+        alias="PROXY_LOG_PROTO",
+        description="Write all that goes over both wires to a file, without secrets ([wire trace](trace.md)).",
+    )
+    proto_log_path: Path | None = Field(
+        None,
+        alias="PROTO_LOG_PATH",
+        description="The file of the wire trace. Default: `trace/wire.ndjson` in `PROXY_DATA_DIR`.",
+    )
+    trace_body_limit: int = Field(
+        65536,
+        alias="PROXY_TRACE_BODY_LIMIT",
+        ge=0,
+        description="Most bytes of each body in the wire trace; 0 for all of it.",
     )
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         "info", alias="PROXY_LOG_LEVEL", description="`debug`, `info`, `warning`, `error` or `critical`."
@@ -210,7 +278,18 @@ class Settings(BaseSettings):
         _ = urlsplit(value).port
         return value
 
-    @field_validator("data_dir", "codex_home", "codex_bin")
+    @field_validator("database_url")
+    @classmethod
+    def _kept_somewhere(cls, value: str | None) -> str | None:
+        if value is None or value.startswith(SQLITE_SCHEME):
+            return value
+        if not value.startswith(POSTGRES_SCHEMES):
+            raise ValueError("expected a URL such as `postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:////DIR/FILE`")
+        if importlib.util.find_spec("asyncpg") is None:
+            raise ValueError("Postgres needs the extra: pip install 'turnbridge[postgres]'")
+        return value
+
+    @field_validator("data_dir", "codex_home", "codex_bin", "proto_log_path")
     @classmethod
     def _expanded(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value is not None else None
@@ -254,12 +333,19 @@ def known_names() -> list[str]:
 def complaints(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for each variable, or name in the file, that looks like a setting of ours and is none."""
     known = [*known_names(), CONFIG_VARIABLE]
-    variables = [name for name, value in environment.items() if value and name.startswith(OUR_PREFIXES)]
+    formerly = {each.name for each in FORMER} - OTHERS_TOO
+    ours = {name for name in environment if name.startswith(OUR_PREFIXES)} | formerly
+    variables = [name for name, value in environment.items() if value and name in ours]
     file = config_file(environment)
     listed = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return [_complaint(name, known) for name in sorted({*variables, *listed}) if name not in known]
 
 
 def _complaint(name: str, known: list[str]) -> str:
+    former = next((each for each in FORMER if each.name == name and each.outcome != "kept"), None)
+    if former is not None and former.outcome == "renamed":
+        return f"{name} is set, but has another name here: {former.note}"
+    if former is not None:
+        return f"{name} is set, but has no effect here. {former.note}"
     near = difflib.get_close_matches(name, known, n=1)
     return f"{name} is set, but there is no such setting." + (f" Did you mean {near[0]}?" if near else "")

@@ -3,9 +3,11 @@
 import asyncio
 from pathlib import Path
 
+from tests.support.codex_schema import pinned_schema
 from turnbridge.appserver.connection import Connection
 from turnbridge.appserver.process import AppServerProcess
 from turnbridge.appserver.worker import Worker
+from turnbridge.wire.codex.capabilities import read_capabilities
 
 
 async def idle_worker(
@@ -16,6 +18,10 @@ async def idle_worker(
     return Worker(
         process=process,
         connection=connection or Connection(process.write),
+        capabilities=read_capabilities(pinned_schema()),
+        dialect="v2",
+        workdir=directory,
+        binary="idle",
         models=(),
         default_model=None,
         login_missing=login is None,

@@ -10,12 +10,16 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from tests.appserver.real_codex import RECORDING
+from tests.support.codex_schema import pinned_schema
 from turnbridge.appserver.connection import CallRefused, Connection, Inbox
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.codex import jsonrpc
 from turnbridge.wire.codex.declines import DECLINES, NOBODY
+from turnbridge.wire.codex.rpc_check import RpcCheck
 from turnbridge.wire.codex.schema import Notification, ToolCallAsked
 
 pytestmark = pytest.mark.anyio
@@ -41,9 +45,9 @@ def about(thread_id: str, line: JsonObject) -> bytes:
 class Peer:
     """A connection, and the lines that it wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: RpcCheck | None = None) -> None:
         self.written: list[JsonObject] = []
-        self.connection = Connection(lambda data: self.written.extend(map(json.loads, data.splitlines())))
+        self.connection = Connection(lambda data: self.written.extend(map(json.loads, data.splitlines())), check=check)
 
     def says(self, *lines: JsonObject) -> None:
         self.connection.receive(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
@@ -200,6 +204,19 @@ async def test_a_call_without_an_answer_ends_in_time_and_its_late_answer_is_coun
     assert peer.connection.skipped == Counter(answer=1)
 
 
+async def test_a_line_that_does_not_end_is_told_once_to_whoever_owns_the_pipe_and_nothing_is_read_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jsonrpc, "LONGEST_LINE_BYTES", 100)
+    peer, told = Peer(), list[str]()
+    peer.connection.broke = lambda: told.append("broke")
+    asked = peer.connection.send("any", None)
+    for _ in range(300):
+        peer.connection.receive(b"x")
+    peer.says({"id": 1, "result": {}})
+    assert (told, asked.done()) == (["broke"], False)
+
+
 async def test_the_end_of_the_pipe_fails_everybody_with_the_same_error() -> None:
     peer = Peer()
     ended = BackendUnavailable("Codex ended")
@@ -219,3 +236,47 @@ async def test_the_end_of_the_pipe_fails_everybody_with_the_same_error() -> None
     written = len(peer.written)
     peer.connection.cast("turn/interrupt", None)
     assert len(peer.written) == written
+
+
+@pytest.fixture
+def checked() -> Peer:
+    """Return a connection that holds what it sends against the pinned binary's schema."""
+    return Peer(RpcCheck(pinned_schema()))
+
+
+@pytest.mark.real
+async def test_what_the_binary_does_not_take_is_not_sent_and_is_our_fault(checked: Peer) -> None:
+    with capture_logs() as logs:
+        for send in (checked.connection.send, checked.connection.cast):
+            with pytest.raises(InternalFault, match="`turn/interrupt` that it does not take: `turnId` breaks"):
+                send("turn/interrupt", {"threadId": "t", "turnId": 5})
+        with pytest.raises(InternalFault, match="`reply to item/tool/call` that it does not take"):
+            checked.connection.answer(1, {"output": "words"})
+    assert checked.written == []
+    assert [(log["log_level"], log["event"], log["sent"]) for log in logs] == [
+        ("error", "rpc_violates_schema", "turn/interrupt"),
+        ("error", "rpc_violates_schema", "turn/interrupt"),
+        ("error", "rpc_violates_schema", "reply to item/tool/call"),
+    ]
+
+
+@pytest.mark.real
+async def test_what_the_binary_takes_is_sent_and_so_is_every_decline(checked: Peer) -> None:
+    checked.connection.cast("turn/interrupt", {"threadId": "t", "turnId": "u"})
+    checked.connection.answer(1, {"contentItems": [], "success": True})
+    for number, method in enumerate(DECLINES):
+        checked.says({"id": number, "method": method, "params": {}})
+    assert checked.written == [
+        {"id": 1, "method": "turn/interrupt", "params": {"threadId": "t", "turnId": "u"}},
+        {"id": 1, "result": {"contentItems": [], "success": True}},
+        *({"id": number, "result": decline} for number, decline in enumerate(DECLINES.values())),
+    ]
+
+
+@pytest.mark.real
+async def test_a_decline_that_the_binary_does_not_take_becomes_a_refusal(
+    checked: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DECLINES, "item/tool/call", {"output": "words"})
+    checked.says({"id": 7, "method": "item/tool/call", "params": {}})
+    assert checked.written == [{"id": 7, "error": {"code": -32601, "message": NOBODY}}]

@@ -1,16 +1,21 @@
-"""Keeping app-servers ready: what happens when they die, cannot start, or know no login."""
+"""Keeping app-servers ready: what happens when they die, cannot start, know no login, or have grown too large."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from soak.patience import until
+from soak.processes import resident_mb
 from tests.appserver.idle_worker import idle_worker
 from turnbridge.appserver import pool as pool_module
-from turnbridge.appserver.pool import Bounds, Pool, Readiness
+from turnbridge.appserver.connection import Connection
+from turnbridge.appserver.pool import Bounds, Pool, Readiness, resident_bytes
 from turnbridge.appserver.worker import Worker
 from turnbridge.turn.errors import BackendUnavailable, LoginRequired
 
@@ -56,9 +61,20 @@ class Starter:
         if self.problems:
             self._tried.set()
             raise self.problems.pop(0)
-        self.workers.append(await idle_worker(self._directory, login=login))
+        self.workers.append(await idle_worker(self._directory, connection=answering(), login=login))
         self._tried.set()
         return self.workers[-1]
+
+
+def answering() -> Connection:
+    """Return a connection to somebody who answers every call, a probe for example."""
+
+    def write(line: bytes) -> None:
+        answer = json.dumps({"id": json.loads(line)["id"], "result": {}}).encode() + b"\n"
+        asyncio.get_running_loop().call_soon(connection.receive, answer)
+
+    connection = Connection(write)
+    return connection
 
 
 @asynccontextmanager
@@ -182,6 +198,18 @@ async def test_what_cannot_be_started_is_tried_less_and_less_often(monkeypatch: 
     assert pauses == [0, 0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
+async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(start=0, step=70)
+
+    async def start() -> Worker:
+        at = next(clock)
+        monkeypatch.setattr(pool_module, "_now", lambda: at)
+        raise BackendUnavailable("broken")
+
+    assert pool_module.CRASH_WINDOW_S == 120
+    assert await pauses_of(start, 5, monkeypatch) == [0, 0.25, 0.5, 0.5, 0.5]
+
+
 async def test_what_dies_before_it_can_serve_is_started_less_and_less_often(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,3 +270,64 @@ async def test_an_app_server_that_has_had_its_threads_is_replaced_and_ends(start
         pool.note_thread(first)
         await asyncio.shield(first.process.exited)
         assert await pool.worker() is starter.workers[1]
+
+
+def old(worker: Worker, _monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.started_at -= Bounds().age_s
+
+
+def large(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {worker.process.pid: Bounds().resident_bytes}
+    monkeypatch.setattr(pool_module, "resident_bytes", lambda pid: sizes.get(pid, 0))
+
+
+@pytest.mark.parametrize("outgrow", [old, large])
+async def test_an_app_server_that_has_grown_too_old_or_too_large_is_replaced_when_it_is_next_looked_at(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch, outgrow: Callable[[Worker, pytest.MonkeyPatch], None]
+) -> None:
+    monkeypatch.setattr(pool_module, "WATCH_INTERVAL_S", 0.01)
+    async with running(starter) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        outgrow(first, monkeypatch)
+        await asyncio.shield(first.process.exited)
+        assert pool.workers == [starter.workers[1]]
+        await starter.has_started(3)
+        assert (pool.restarts, pool.readiness()) == (0, READY)
+
+
+async def test_turns_that_wait_for_a_client_keep_a_replaced_app_server_for_a_while_and_no_longer(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "RETIREMENT_LOOK_S", 0.01)
+    monkeypatch.setattr(pool_module, "PARKED_GRACE_S", 0.5)
+    async with running(starter, bounds=Bounds(threads=1)) as pool:
+        first = await pool.worker()
+        first.parked = 1
+        await starter.has_started(2)
+        pool.note_thread(first)
+        await until(lambda: pool.workers == [starter.workers[1]])
+        await asyncio.sleep(0.2)
+        assert alive(first)
+        await asyncio.shield(first.process.exited)
+
+
+async def test_a_turn_goes_to_the_app_server_that_has_least_to_do(starter: Starter) -> None:
+    async with running(starter, count=3) as pool:
+        await starter.has_started(4)
+        one, two, three = pool.workers
+        one.load, two.load, three.load = 2, 1, 1
+        # One that waits for a client has nothing to do.
+        three.parked = 9
+        chosen = []
+        for _ in range(5):
+            chosen.append(await pool.worker())
+            chosen[-1].load += 1
+        assert chosen == [two, three, one, two, three]
+
+
+def test_the_memory_of_a_process_is_what_the_system_says() -> None:
+    if not Path("/proc").exists():
+        pytest.skip("only Linux tells it in files")
+    assert resident_bytes(os.getpid()) / 1e6 == pytest.approx(resident_mb(os.getpid()), rel=0.1)
+    assert resident_bytes(0) == 0

@@ -1,7 +1,6 @@
 """A child process from its start to its end, on both event loops: whatever the child does, `stop` ends it in time."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from soak.patience import until
+from soak.processes import command, with_variable
 from turnbridge.appserver import process
 from turnbridge.appserver.process import AppServerProcess
 
@@ -91,24 +92,37 @@ async def test_every_child_ends_within_its_bound(
         os.kill(child.process.pid, 0)
 
 
-async def test_a_child_whose_own_child_holds_the_pipes_open_ends_within_its_bound(tmp_path: Path) -> None:
-    child = await Child.start(
-        """
-        import subprocess, sys
-        own = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
-        print(own.pid, flush=True)
-        sys.stdin.read()
-        """,
-        tmp_path,
-    )
+GRANDCHILD = """
+import subprocess, sys
+own = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
+print(own.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+async def test_the_children_of_a_child_end_with_it_even_if_they_hold_its_pipes_open(
+    tmp_path: Path, killed: bool
+) -> None:
+    child = await Child.start(GRANDCHILD, tmp_path)
     await child.says(b"\n")
-    try:
-        async with asyncio.timeout(3):
-            await child.process.stop()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(child.said), signal.SIGKILL)
+    if killed:
+        child.process.kill()
         await child.gone()
+    else:
+        assert await child.stop() < PATIENCE_S
+    await until(lambda: not alive(int(child.said)))
+
+
+async def test_nothing_is_left_of_a_child_that_has_ended_by_itself(tmp_path: Path) -> None:
+    child = await Child.start("pass", tmp_path)
+    await child.gone()
+    await until(lambda: with_variable("CODEX_HOME", str(tmp_path / "home")) == [])
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended and was not reaped does not."""
+    return bool(command(pid))
 
 
 async def test_a_child_that_dies_is_noticed_with_its_last_words(tmp_path: Path) -> None:
@@ -170,8 +184,8 @@ async def test_no_child_leaves_a_descriptor_behind(code: str, tmp_path: Path) ->
     assert open_descriptors() == before
 
 
-def open_descriptors() -> set[str]:
+def open_descriptors() -> int:
     directory = Path("/proc/self/fd")
     if not directory.exists():
         pytest.skip("only Linux shows which descriptors are open")
-    return {name.name for name in directory.iterdir()}
+    return sum(1 for _ in directory.iterdir())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.appserver.idle_worker import idle_worker
-from turnbridge.appserver.backend import CodexConversation
+from turnbridge.appserver.conversation import CodexConversation
 from turnbridge.appserver.connection import Connection
 from turnbridge.turn.errors import QuotaExhausted
 from turnbridge.turn.events import TurnFailed

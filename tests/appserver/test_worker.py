@@ -82,7 +82,11 @@ async def test_a_login_is_seen_or_missed(tmp_path: Path, login: str | None) -> N
 def pretending(spec: CodexSpec, *, debug: str = f'exec {REAL} "$@"', app_server: str = "exit 3") -> CodexSpec:
     """Return a Codex that does something else for one of its two commands."""
     program = spec.workdir.parent / "codex"
-    program.write_text(f'#!/bin/sh\nif [ "$1" = debug ]; then {debug}\nelse {app_server}\nfi\n')
+    program.write_text(
+        f'#!/bin/sh\nif [ "$1" = debug ]; then {debug}\n'
+        f'elif [ "$1" = --version ] || [ "$2" = generate-json-schema ]; then exec {REAL} "$@"\n'
+        f"else {app_server}\nfi\n"
+    )
     program.chmod(0o700)
     return replace(spec, binary=program)
 

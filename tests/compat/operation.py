@@ -136,6 +136,15 @@ LIMITS = (
         ),
     ),
     Requirement(
+        id="limits.time.connect",
+        sentence="A provider that cannot be reached for `PROXY_CONNECT_TIMEOUT_MS` is a 502 that says so.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_unreachable.py::test_who_has_no_patience_hears_at_once_that_the_provider_cannot_be_reached",
+            "tests/faults/test_unreachable.py::test_a_provider_that_comes_back_is_waited_for_however_long_its_model_then_thinks",
+        ),
+    ),
+    Requirement(
         id="limits.time.tools",
         sentence="The time that a client takes for its tools does not count.",
         source=OURS,
@@ -286,13 +295,15 @@ FAULTS = (
     ),
     Requirement(
         id="faults.recycling",
-        sentence="A Codex that has had its `WORKER_MAX_THREADS` is replaced; its turns are finished or replayed.",
+        sentence="A Codex past its `WORKER_MAX_THREADS`, age or memory is replaced; its turns are finished or replayed.",
         source=OURS,
         tests=(
             "tests/real/test_recycling.py::test_sixty_turns_in_a_row_are_served_while_app_servers_are_replaced",
             "tests/real/test_recycling.py::test_a_turn_that_runs_on_a_replaced_app_server_is_finished_there",
             "tests/real/test_recycling.py::test_a_turn_that_waits_for_its_client_on_a_replaced_app_server_is_served",
+            "tests/real/test_recycling.py::test_a_conversation_whose_thread_was_kept_on_a_replaced_app_server_goes_on_by_a_replay",
             "tests/appserver/test_pool.py::test_an_app_server_that_has_had_its_threads_is_replaced_and_ends",
+            "tests/appserver/test_pool.py::test_an_app_server_that_has_grown_too_old_or_too_large_is_replaced_when_it_is_next_looked_at",
         ),
     ),
     Requirement(
@@ -306,11 +317,12 @@ FAULTS = (
     ),
     Requirement(
         id="faults.orphans",
-        sentence="However the gateway ends, SIGKILL included, no Codex survives it.",
+        sentence="However the gateway ends, SIGKILL included, no Codex survives it, nor anything that Codex has started.",
         source=OURS,
         tests=(
             "tests/faults/test_shutdown.py::test_no_codex_survives_a_gateway_that_is_killed",
             "tests/faults/test_shutdown.py::test_no_codex_survives_a_gateway_that_is_killed_as_it_starts",
+            "tests/faults/test_orphans.py::test_nothing_of_codex_survives_the_gateway",
             "tests/appserver/test_process.py::test_every_child_ends_within_its_bound",
         ),
     ),

@@ -12,7 +12,7 @@ from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.turn.errors import GatewayError
-from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, Usage
+from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import FilePart, FunctionCallOutput, Item
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
@@ -69,6 +69,7 @@ class ScriptedConversation:
 
     backend: ScriptedBackend
     alive: bool = True
+    failed: asyncio.Future[GatewayError] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def run(
         self, items: Sequence[Item] = (), request: TurnRequest | None = None
@@ -79,11 +80,18 @@ class ScriptedConversation:
         if isinstance(turn, GatewayError):
             raise turn
         for batch in turn:
-            await asyncio.sleep(self.backend.pace_s)
+            await asyncio.wait((self.failed,), timeout=self.backend.pace_s)
+            if self.failed.done():
+                yield [TurnFailed(self.failed.result())]
+                return
             yield batch
 
     def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
         return self.run(outputs)
+
+    def fail(self, error: GatewayError) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
 
     def close(self) -> None:
         self.backend.running -= self.alive

@@ -27,6 +27,7 @@ THREAD = RECORDED["answers"]["thread/start"]["thread"]["id"]
 TURN = RECORDED["answers"]["turn/start"]["turn"]["id"]
 
 HUGE = 50_000_000
+ENDLESS_PIECE = 1_000_000
 GARBAGE = (
     b"plain words",
     b"{",
@@ -43,6 +44,12 @@ BAD_ANSWERS: dict[str, dict[str, Any]] = {
     "refusal": {"error": {"code": -32600, "message": "unknown variant"}},
     "strange answers": {"result": "words"},
     "wrong ids": {"id": -1, "result": {}},
+}
+ODD_ANSWERS: dict[str, dict[str, Any]] = {
+    "unknown version": {"initialize": {"userAgent": "codex/999.0.0-nightly", "surprise": [1]}},
+    "odd account": {"account/read": {"account": None, "requiresOpenaiAuth": "perhaps"}},
+    "odd models": {"model/list": {"data": [{"id": 5}]}},
+    "odd settings": {"config/read": {"config": []}},
 }
 PROBE = os.environ.get("BAD_CODEX_PROBE", "")
 # Somebody looks at the gate this often.
@@ -147,6 +154,12 @@ def huge_notification(server: AppServer, thread: str) -> bool:
     return False
 
 
+def endless_line(server: AppServer, _thread: str) -> bool:
+    with server._writing:
+        while True:
+            sys.stdout.buffer.write(b"x" * ENDLESS_PIECE)
+
+
 def wrong_ids(server: AppServer, _thread: str) -> bool:
     for number in (0, -1, 10**15, "words", None):
         server.say({"id": number, "result": {}})
@@ -213,6 +226,7 @@ FAULTS: dict[str, Callable[[AppServer, str], bool]] = {
         half_lines,
         huge_garbage,
         huge_notification,
+        endless_line,
         wrong_ids,
         unknown_notifications,
         other_threads,
@@ -249,6 +263,9 @@ def main() -> None:
     fault = os.environ.get("BAD_CODEX_START", "")
     if sys.argv[1] == "debug":
         print("no catalogue" if fault == "no catalogue" else json.dumps(RECORDED["catalog"]))
+    elif sys.argv[1] == "app-server" and fault in ODD_ANSWERS:
+        RECORDED["answers"].update(ODD_ANSWERS[fault])
+        AppServer().serve()
     elif sys.argv[1] == "app-server" and fault:
         serve_badly(fault)
     else:

@@ -83,6 +83,8 @@ async def test_what_concerns_no_turn_harms_none(bad: Bridge, tmp_path: Path, fau
         ("stop", "after", DIED_LATER, HELLO),
         ("closed_stdout", "before", HELLO, HELLO),
         ("closed_stdout", "after", DIED_LATER, HELLO),
+        ("endless_line", "before", HELLO, HELLO),
+        ("endless_line", "after", DIED_LATER, HELLO),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])

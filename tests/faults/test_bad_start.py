@@ -32,6 +32,9 @@ ASK: JsonObject = {"model": "gpt-5.5", "input": "hi"}
         ("wrong ids", "handshake"),
         ("silence", "handshake"),
         ("closed stdout", "handshake"),
+        ("odd account", "account/read"),
+        ("odd models", "model/list"),
+        ("odd settings", "config/read"),
         ("no catalogue", "printed no catalogue"),
     ],
 )
@@ -56,6 +59,15 @@ async def test_a_start_that_fails_is_told_and_made_good_as_soon_as_it_can_be(
         monkeypatch.delenv("BAD_CODEX_START")
         await until(lambda: is_whole(gateway.pool))
         assert await ask(http, RESPONSES, ASK) == HELLO
+
+
+async def test_a_codex_of_a_version_that_nobody_knows_is_used_for_what_it_can_do(
+    tmp_path: Path, bad_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAD_CODEX_START", "unknown version")
+    async with running_bridge(tmp_path, CODEX_BIN=bad_binary) as bridge, nothing_left(bridge):
+        async with client(bridge.url, API_KEY) as http:
+            assert await ask(http, RESPONSES, ASK) == HELLO
 
 
 async def test_a_start_that_fails_in_the_background_disturbs_no_turn(

@@ -51,7 +51,7 @@ async def well(bridge: Bridge) -> None:
 async def test_a_turn_that_nobody_reads_is_interrupted_and_logged(
     real: Bridge, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(connection, "MOST_UNREAD", 500)
+    monkeypatch.setattr(connection, "MOST_UNREAD_BYTES", 100_000)
     async with nothing_left(real):
         real.script()
         real.model.respond = respond(flood(20_000, 100))

@@ -77,7 +77,7 @@ async def test_the_envelope_of_a_response_holds_every_field_at_the_value_in_forc
         "reasoning": {"effort": "medium", "summary": None},
         "safety_identifier": None,
         "service_tier": "default",
-        "store": False,
+        "store": True,
         "temperature": 1.0,
         "text": {"format": {"type": "text"}, "verbosity": "medium"},
         "tool_choice": "auto",

@@ -162,7 +162,6 @@ async def test_what_the_sdk_got_from_chat_goes_back_to_the_model(bridge: Bridge)
         pytest.param([call("c1")], "input", id="a call without its output"),
         pytest.param([call("c1"), CUSTOM_RESULT], "input", id="a call with an output of another kind"),
         pytest.param([CUSTOM_CALL, result("c1", "42")], "input", id="a custom call with an output of another kind"),
-        pytest.param([{"type": "item_reference", "id": "msg_1"}], "input[0]", id="a reference"),
         pytest.param([{"type": "message", "role": "tool", "content": "a"}], "input[0].role", id="an unknown role"),
         pytest.param([{"type": "unheard_of"}], "input[0].type", id="an unknown item"),
     ],

@@ -209,7 +209,6 @@ IGNORED: dict[str, tuple[str, JsonObject, str]] = {
     "chat, a parameter that nobody knows": (CHAT, {"wished_for": 1}, "wished_for"),
     "chat, an unknown tier": (CHAT, {"service_tier": "scale"}, "service_tier"),
     "responses, each": (RESPONSES, {"temperature": 0.2, "top_p": 0.5}, "temperature, top_p"),
-    "responses, store": (RESPONSES, {"store": True}, "store"),
     "responses, a wish to include": (
         RESPONSES,
         {"include": ["file_search_call.results"]},
@@ -299,12 +298,7 @@ REFUSED: list[tuple[str, JsonObject, str, str]] = [
     (CHAT, {"modalities": ["text", "audio"]}, "unsupported_parameter", "modalities"),
     (RESPONSES, {"top_logprobs": 3}, "unsupported_parameter", "top_logprobs"),
     (RESPONSES, {"include": ["message.output_text.logprobs"]}, "unsupported_parameter", "include"),
-    (RESPONSES, {"previous_response_id": "resp_1"}, "unsupported_parameter", "previous_response_id"),
-    (RESPONSES, {"conversation": "conv_1"}, "unsupported_parameter", "conversation"),
-    (RESPONSES, {"conversation": {"id": "conv_1"}}, "unsupported_parameter", "conversation"),
-    (RESPONSES, {"background": True}, "unsupported_parameter", "background"),
     (RESPONSES, {"prompt": {"id": "pmpt_1"}}, "unsupported_parameter", "prompt"),
-    (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, "unsupported_item", "input[0]"),
 ]
 
 

@@ -34,10 +34,10 @@ def app_servers() -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def recycling(directory: Path, count: int) -> AsyncIterator[Bridge]:
+async def recycling(directory: Path, count: int, **chosen: object) -> AsyncIterator[Bridge]:
     """Run a gateway whose app-servers are replaced after a few turns; only the newest ones are there afterwards."""
     others = len(app_servers())
-    async with running_bridge(directory, WORKER_COUNT=count, WORKER_MAX_THREADS=THREADS) as running:
+    async with running_bridge(directory, WORKER_COUNT=count, WORKER_MAX_THREADS=THREADS, **chosen) as running:
         running.model.respond = lambda _: answer(message("Well."))
         yield running
         running.gateway.calls.close()
@@ -105,3 +105,20 @@ async def test_a_turn_that_waits_for_its_client_on_a_replaced_app_server_is_serv
     items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments})
     items.append({"type": "function_call_output", "call_id": call.id, "output": "it"})
     assert await ask(one.http, RESPONSES, {**asked, "input": [*items]}) == WELL
+
+
+async def test_a_conversation_whose_thread_was_kept_on_a_replaced_app_server_goes_on_by_a_replay(
+    tmp_path: Path,
+) -> None:
+    history: list[JsonObject] = [{"role": "user", "content": "first"}]
+    asked: JsonObject = {"model": "gpt-5.5", "stream": True}
+    async with recycling(tmp_path, 1, PROXY_WARM_THREADS_MAX=64) as bridge:
+        (old,) = bridge.gateway.pool.workers
+        assert await ask(bridge.http, CHAT, {**asked, "messages": [*history]}) == WELL
+        for number in range(THREADS):
+            other: JsonObject = {"role": "user", "content": f"other {number}"}
+            assert await ask(bridge.http, CHAT, {**asked, "messages": [other]}) == WELL
+        await until(lambda: old.process.exited.done())
+        history += [{"role": "assistant", "content": "Well."}, {"role": "user", "content": "second"}]
+        again = await ask(bridge.http, CHAT, {**asked, "messages": [*history]})
+        assert (again, again.headers["x-turnbridge-thread"]) == (WELL, "replayed")

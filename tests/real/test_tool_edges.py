@@ -29,7 +29,7 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
-from turnbridge.appserver import backend
+from turnbridge.appserver import conversation
 from turnbridge.demo.replies import (
     Hangup,
     Reply,
@@ -398,7 +398,7 @@ async def test_twenty_conversations_at_once_are_never_mixed_up(bridge: Bridge) -
 async def test_calls_of_an_answer_that_broke_off_are_passed_on_and_not_waited_for(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "REST_OF_CALLS_S", 0.2)
+    monkeypatch.setattr(conversation, "REST_OF_CALLS_S", 0.2)
     call = weather_call("Rome", "call_broken_off")
     bridge.script(StreamReply(steps=(created(), call, Hangup())), answer(message("Sunny.")))
     history: list[Any] = [{"role": "user", "content": "weather?"}]

@@ -51,7 +51,7 @@ class Bridge:
 def settings_for_tests(data_dir: Path, **chosen: object) -> Settings:
     """Return settings that touch nothing of the user's; threads are not kept, so that no test meets another's."""
     usual = {"PROXY_DATA_DIR": data_dir, "CODEX_HOME": data_dir / "user-codex", "WORKER_COUNT": 1}
-    return load_settings(**{**usual, "PROXY_WARM_THREADS_MAX": 0, **chosen})
+    return load_settings(**{**usual, "PROXY_WARM_THREADS_MAX": 0, "PROXY_VALIDATE_RPC": True, **chosen})
 
 
 @contextlib.asynccontextmanager

@@ -40,6 +40,7 @@ def test_an_error_that_an_edge_adds_is_told_as_what_it_comes_from() -> None:
         (errors.UpstreamOverloaded("m"), 503, "server_error", "server_is_overloaded"),
         (errors.BackendUnavailable("m"), 503, "server_error", "backend_unavailable"),
         (errors.TurnTimeout("m"), 504, "server_error", "turn_timeout"),
+        (errors.CodexActed("m"), 502, "server_error", "codex_acted"),
         (errors.InternalFault("m"), 500, "server_error", "internal_error"),
     ],
 )
@@ -65,6 +66,7 @@ def test_an_error_names_its_own_code_and_place() -> None:
         (errors.RateLimited("m", retry_after=0.0), {"retry-after": "1"}),
         (errors.RateLimited("m"), {}),
         (errors.InvalidApiKey("m"), {"www-authenticate": "Bearer"}),
+        (errors.CodexActed("m"), {"x-should-retry": "false"}),
         (errors.InvalidRequest("m"), {}),
     ],
 )

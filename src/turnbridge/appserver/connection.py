@@ -6,8 +6,8 @@ Knows nothing of processes: bytes come in through `receive`, and go out through 
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import structlog
@@ -16,19 +16,19 @@ from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFau
 from turnbridge.turn.items import Json
 from turnbridge.wire.codex import jsonrpc
 from turnbridge.wire.codex.declines import DECLINES, NOBODY
+from turnbridge.wire.codex.older import OlderNotification
+from turnbridge.wire.codex.rpc_check import RpcCheck
 from turnbridge.wire.codex.schema import (
     NOTIFICATIONS,
-    AgentMessageDelta,
     Notification,
-    RawItemCompleted,
-    ReasoningTextDelta,
-    SummaryTextDelta,
     ToolCallAsked,
 )
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+Note: TypeAlias = Notification | OlderNotification | ToolCallAsked
 
 # Longest answer time of any call that we make; a healthy app-server needs milliseconds.
 CALL_TIMEOUT_S = 30.0
@@ -38,8 +38,7 @@ _tool_call = msgspec.json.Decoder(ToolCallAsked)
 
 
 # Some megabytes for a client that has stopped reading; a model that is read never gets so far ahead.
-MOST_UNREAD = 20_000
-MOST_UNREAD_CHARACTERS = 8_000_000
+MOST_UNREAD_BYTES = 8_000_000
 
 
 class CallRefused(InternalFault):
@@ -50,19 +49,19 @@ class Inbox:
     """What Codex tells and asks about one thread, in order, in batches: all that one read of the pipe brought."""
 
     def __init__(self) -> None:
-        self._notes: list[Notification | ToolCallAsked] = []
+        self._notes: list[Note] = []
         self._unread = 0
         self._error: GatewayError | None = None
         self._arrived = asyncio.Event()
         self.overflowed: Callable[[], None] = lambda: None
         """Called once if the notifications are not read; the thread's owner stops the turn."""
 
-    def put(self, note: Notification | ToolCallAsked) -> None:
-        """Add a notification, unless so many wait already that nobody seems to read them."""
+    def put(self, note: Note, size: int) -> None:
+        """Add a notification of so many bytes, unless so many wait already that nobody seems to read them."""
         if self._error is not None:
             return
-        self._unread += _weight(note)
-        if len(self._notes) >= MOST_UNREAD or self._unread >= MOST_UNREAD_CHARACTERS:
+        self._unread += size
+        if self._unread >= MOST_UNREAD_BYTES:
             self.fail(BackendUnavailable("The client read too slowly; the turn was interrupted.", code="slow_reader"))
             self.overflowed()
             return
@@ -83,7 +82,7 @@ class Inbox:
         """Tell whether something of these kinds waits to be read."""
         return any(isinstance(note, kinds) for note in self._notes)
 
-    async def batch(self) -> list[Notification | ToolCallAsked]:
+    async def batch(self) -> list[Note]:
         """Wait for notifications and return all that have arrived; raises once the connection has ended."""
         await self._arrived.wait()
         if not self._notes and self._error is not None:
@@ -94,29 +93,33 @@ class Inbox:
         return notes
 
 
-def _weight(note: Notification | ToolCallAsked) -> int:
-    """Return about how many characters a notification holds, if it may hold many."""
-    match note:
-        case AgentMessageDelta() | SummaryTextDelta() | ReasoningTextDelta():
-            return len(note.delta)
-        case RawItemCompleted():
-            return len(bytes(note.item))
-        case _:
-            return 0
-
-
 class Connection:
-    """The conversation with one app-server. When the pipe ends, everybody who waits gets the same error."""
+    """The conversation with one app-server. When the pipe ends, everybody who waits gets the same error.
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    With a `check`, nothing goes out that the binary's own schema does not allow. An `older` Codex is also listened to
+    where a current one tells the same in a better way.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        *,
+        check: RpcCheck | None = None,
+        older: Mapping[str, type[OlderNotification]] | None = None,
+    ) -> None:
         self._write = write
+        self._check = check
         self._lines = jsonrpc.LineSplitter()
         self._ids = itertools.count(1)
         self._calls: dict[jsonrpc.RequestId, asyncio.Future[msgspec.Raw]] = {}
         self._inboxes: dict[str, Inbox] = {}
-        self._decoders = {method: msgspec.json.Decoder(shape) for method, shape in NOTIFICATIONS.items()}
+        notifications: dict[str, type[Notification | OlderNotification]] = {**NOTIFICATIONS, **(older or {})}
+        self._decoders = {method: msgspec.json.Decoder(shape) for method, shape in notifications.items()}
         self._ended: GatewayError | None = None
+        self._broken = False
         self.skipped: Counter[str] = Counter()
+        self.broke: Callable[[], None] = lambda: None
+        """Called once if nothing that comes can be understood any more; the owner of the pipe ends it."""
 
     async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
         """Ask Codex and return its answer; raises `CallRefused` with Codex's own words if it refuses."""
@@ -141,6 +144,7 @@ class Connection:
         """Ask Codex; return its answer to come."""
         if self._ended is not None:
             raise self._ended
+        self._check_request(method, params)
         request_id = next(self._ids)
         answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
         self._calls[request_id] = answer
@@ -151,10 +155,13 @@ class Connection:
     def cast(self, method: str, params: Json) -> None:
         """Ask Codex for something whose answer nobody needs, and which may never come."""
         if self._ended is None:
+            self._check_request(method, params)
             self._write(jsonrpc.encode_request(next(self._ids), method, params))
 
     def answer(self, request_id: jsonrpc.RequestId, result: Json) -> None:
-        """Answer a request of Codex's."""
+        """Answer a request of Codex's for the output of a client's function."""
+        if problem := self._reply_problem("item/tool/call", result):
+            raise InternalFault(problem)
         self._write(jsonrpc.encode_result(request_id, result))
 
     def tell(self, method: str) -> None:
@@ -182,6 +189,10 @@ class Connection:
                 log.warning("codex_line_unreadable", size=len(line))
                 continue
             self._dispatch(message)
+        if self._lines.endless and not self._broken:
+            self._broken = True
+            log.error("codex_line_endless", longer_than=jsonrpc.LONGEST_LINE_BYTES)
+            self.broke()
 
     def end(self, error: GatewayError) -> None:
         """Fail everybody who waits, now and later."""
@@ -192,6 +203,15 @@ class Connection:
                 answer.exception()  # Retrieved here, since a call that was let go has nobody to do it.
         for inbox in self._inboxes.values():
             inbox.fail(error)
+
+    def _check_request(self, method: str, params: Json) -> None:
+        problem = self._check.request_problem(method, params) if self._check is not None else None
+        if problem is not None:
+            raise InternalFault(_violation(method, problem))
+
+    def _reply_problem(self, question: str, result: Json) -> str | None:
+        problem = self._check.reply_problem(question, result) if self._check is not None else None
+        return None if problem is None else _violation(f"reply to {question}", problem)
 
     def _dispatch(self, message: jsonrpc.Incoming) -> None:
         if message.method is None:
@@ -227,7 +247,7 @@ class Connection:
                 inbox.fail(InternalFault(f"Codex sent a `{method}` that this version of Turnbridge cannot read."))
             return
         if note.thread_id in self._inboxes:
-            self._inboxes[note.thread_id].put(note)
+            self._inboxes[note.thread_id].put(note, len(params))
         else:
             self.skipped["late"] += 1
 
@@ -240,14 +260,20 @@ class Connection:
             self._decline(request_id, "item/tool/call")
             return
         if asked.thread_id in self._inboxes:
-            self._inboxes[asked.thread_id].put(asked)
+            self._inboxes[asked.thread_id].put(asked, len(params))
         else:
             self._decline(request_id, "item/tool/call")
 
     def _decline(self, request_id: jsonrpc.RequestId, method: str) -> None:
         self.skipped[f"declined {method}"] += 1
         log.warning("codex_request_declined", method=method)
-        if method in DECLINES:
+        if method in DECLINES and self._reply_problem(method, DECLINES[method]) is None:
             self._write(jsonrpc.encode_result(request_id, DECLINES[method]))
         else:
             self._write(jsonrpc.encode_refusal(request_id, NOBODY))
+
+
+def _violation(sent: str, problem: str) -> str:
+    """Log a message of ours that Codex does not take: a defect; return it as a sentence."""
+    log.error("rpc_violates_schema", sent=sent, problem=problem)
+    return f"Turnbridge was about to send Codex a `{sent}` that it does not take: {problem}."

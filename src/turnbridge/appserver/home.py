@@ -6,6 +6,7 @@ itself when it refreshes the login through the link.
 """
 
 import contextlib
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -50,6 +51,23 @@ def prepare_bare_home(home: Path) -> None:
     """Create or refresh a home that knows no user; providers come on the command line."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _tidy(home)
+
+
+def provider_overrides(base_url: str) -> tuple[str, ...]:
+    """Return what puts a Responses API without a login behind Codex, on its command line."""
+    provider = {"name": "demo", "base_url": base_url, "wire_api": "responses"}
+    words = [f'model_providers.demo.{key}="{value}"' for key, value in provider.items()]
+    retries = [f"model_providers.demo.{kind}_max_retries=0" for kind in ("request", "stream")]
+    # Older versions would ask OpenAI for its models before each thread.
+    return ('model_provider="demo"', *words, *retries, "features.remote_models=false")
+
+
+def bar_skills(home: Path) -> None:
+    """Keep Codex from unpacking its skills: older versions tell the model of them, and no setting prevents it."""
+    skills = home / "skills"
+    if skills.is_dir():
+        shutil.rmtree(skills)
+    skills.touch(mode=0o600)
 
 
 def login_state(home: Path) -> tuple[int, int] | None:

@@ -33,6 +33,8 @@ LOGIN_RECHECK_S = 15.0
 # How often the app-servers are looked at, and how long a healthy one may take to answer.
 WATCH_INTERVAL_S = 10.0
 PROBE_TIMEOUT_S = 10.0
+# How often a replaced app-server is looked at.
+RETIREMENT_LOOK_S = 1.0
 # How long turns that wait for a client may keep a replaced app-server alive; they can be replayed without it.
 PARKED_GRACE_S = 60.0
 
@@ -83,6 +85,18 @@ class Pool:
         self.restarts = 0
         if not on_demand:
             self._wanted.set()
+
+    @classmethod
+    def of(cls, worker: Worker) -> "Pool":
+        """Return a pool of one app-server that somebody else has started and will end; it need not be run."""
+
+        async def start() -> Worker:
+            return worker
+
+        pool = cls(start, login_state=lambda: worker.login, login_help="Nobody is logged in.")
+        pool._serving.append(worker)
+        pool._available.set()
+        return pool
 
     @property
     def workers(self) -> list[Worker]:
@@ -245,7 +259,7 @@ async def _retire(worker: Worker) -> None:
     deadline = _now() + PARKED_GRACE_S
     try:
         while worker.load > 0 or (worker.parked > 0 and _now() < deadline):
-            await asyncio.wait((worker.process.exited,), timeout=1.0)
+            await asyncio.wait((worker.process.exited,), timeout=RETIREMENT_LOOK_S)
             if worker.process.exited.done():
                 return
     finally:

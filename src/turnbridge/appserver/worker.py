@@ -3,22 +3,28 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from turnbridge.appserver.capabilities import Binary, examine
+from turnbridge.appserver.command import run, spawn
 from turnbridge.appserver.connection import CallRefused, Connection
 from turnbridge.appserver.files import write_private
-from turnbridge.appserver.home import login_state
+from turnbridge.appserver.home import bar_skills, login_state
 from turnbridge.appserver.process import AppServerProcess
+from turnbridge.appserver.spares import SpareThreads
+from turnbridge.appserver.tap import Tap, tapped_receive, tapped_write
 from turnbridge.turn.errors import BackendLost, BackendUnavailable
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.wire.codex import schema
+from turnbridge.wire.codex.capabilities import Capabilities, Dialect
 from turnbridge.wire.codex.encode import bare_catalog, initialize_params
+from turnbridge.wire.codex.older import OLDER_NOTIFICATIONS
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +32,8 @@ log = structlog.get_logger(__name__)
 CATALOG_TIMEOUT_S = 10.0
 # Handshakes take a tenth of a second; a first start on a slow disk takes longer.
 HANDSHAKE_TIMEOUT_S = 15.0
+# Long enough for the third attempt of Codex's, after 15 seconds; whatever takes longer is not a matter of luck.
+CONNECT_TIMEOUT_S = 10.0
 # Far more than any catalogue, so that one page holds it.
 MODEL_PAGE = 1000
 
@@ -52,6 +60,19 @@ class CodexSpec:
     """TOML assignments such as `model="gpt-5.5"`."""
     version: str
     """The gateway's own version, for the handshake."""
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    """How long Codex may go on failing to reach the provider."""
+    dialect: Dialect | None = None
+    """The dialect to speak; the best that the binary knows, if none is named."""
+    validate_rpc: bool = False
+    """Whether all that Codex is sent is held against its own schema first."""
+    notes: Path | None = None
+    """A directory of its own for what is learned about binaries; else it is kept in the home."""
+
+    @property
+    def notes_dir(self) -> Path:
+        """Return the directory for what is learned about binaries."""
+        return self.notes or self.home / "binaries"
 
     def command(self, *words: str) -> list[str]:
         """Return a command line of this Codex."""
@@ -65,40 +86,60 @@ class Worker:
 
     process: AppServerProcess
     connection: Connection
+    capabilities: Capabilities
+    binary: str
+    """A name of the binary that no other one has."""
+    dialect: Dialect
+    """The one that is spoken, of those that it knows."""
+    workdir: Path
     models: tuple[Model, ...]
     default_model: str | None
     login_missing: bool
     login: tuple[int, int] | None
     started_at: float
+    extras: tuple[str, ...] = ()
+    """What this Codex is known to add to a request of its own accord, in a word each."""
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    """How long Codex may go on failing to reach the provider."""
     threads: int = 0
     """Threads that were started here: Codex keeps them all in memory."""
     load: int = 0
     """Conversations that are being opened, or whose turn runs."""
     parked: int = 0
     """Turns that wait for a client."""
+    spares: SpareThreads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spares = SpareThreads(self.connection)
 
 
-async def start_worker(spec: CodexSpec) -> Worker:
-    """Start an app-server and shake hands; raises `BackendUnavailable` that says what failed."""
+async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = None) -> Worker:
+    """Start an app-server and shake hands; raises `BackendUnavailable` that says what failed.
+
+    `tap` makes a listener for the pipe of the app-server with a process id.
+    """
     spec.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Read before the process starts, so that a login in between counts as a change.
     login = login_state(spec.home)
-    catalog = await _catalog(spec)
-    catalog_file = spec.home / ("models-direct.json" if spec.direct_tools else "models-native.json")
-    bare = bare_catalog(catalog, direct_tools=spec.direct_tools)
-    # Codex reads it again at every thread, also while another app-server starts.
-    write_private(catalog_file, json.dumps(bare))
-    command = [*spec.command("app-server"), "-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
+    catalog, binary = await _ask_both(spec)
+    dialect = _dialect(spec, binary)
+    if dialect != "v2":
+        bar_skills(spec.home)
+    command = [*spec.command("app-server"), *_catalog_flags(spec, catalog)]
 
-    process = await _spawn(spec, command)
-    connection = Connection(process.write)
-    process.receive_by(connection.receive)
+    process = await spawn(command, home=spec.home, cwd=spec.workdir)
+    overheard = None if tap is None else tap(process.pid)
+    write = process.write if overheard is None else tapped_write(overheard, process.write)
+    older = {} if dialect == "v2" else OLDER_NOTIFICATIONS
+    connection = Connection(write, check=binary.rpc_check if spec.validate_rpc else None, older=older)
+    connection.broke = process.kill
+    process.receive_by(connection.receive if overheard is None else tapped_receive(overheard, connection.receive))
     process.exited.add_done_callback(
         lambda _: connection.end(BackendLost(f"Codex ended (exit status {process.exit_status})."))
     )
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-            return await _shake_hands(spec, process, connection, catalog, login)
+            return await _shake_hands(spec, binary, dialect, process, connection, catalog, login)
     except BaseException as error:
         await process.stop()
         log.warning("codex_handshake_failed", last_words=process.last_words())
@@ -109,27 +150,42 @@ async def start_worker(spec: CodexSpec) -> Worker:
 
 async def _shake_hands(
     spec: CodexSpec,
+    binary: Binary,
+    dialect: Dialect,
     process: AppServerProcess,
     connection: Connection,
-    catalog: JsonObject,
+    catalog: JsonObject | None,
     login: tuple[int, int] | None,
 ) -> Worker:
-    await connection.call("initialize", initialize_params(spec.version), dict[str, msgspec.Raw])
+    wanted = () if dialect == "v2" else OLDER_NOTIFICATIONS
+    greeting = initialize_params(spec.version, opt_out=binary.capabilities.opt_out, wanted=wanted)
+    await connection.call("initialize", _known(binary, "initialize", greeting), dict[str, msgspec.Raw])
     connection.tell("initialized")
+    wish = _known(binary, "model/list", {"includeHidden": True, "limit": MODEL_PAGE})
     login_missing, listed, config = await asyncio.gather(
         _login_missing(connection),
-        connection.call("model/list", {"includeHidden": True, "limit": MODEL_PAGE}, schema.ModelListResult),
+        connection.call("model/list", wish, schema.ModelListResult),
         connection.call("config/read", {}, schema.ConfigReadResult),
     )
     return Worker(
         process=process,
         connection=connection,
-        models=_models(listed.data, catalog, config.config.model_reasoning_effort),
+        capabilities=binary.capabilities,
+        binary=binary.name,
+        dialect=dialect,
+        workdir=spec.workdir,
+        models=_models(listed.data, catalog or {}, config.config.model_reasoning_effort),
         default_model=config.config.model,
         login_missing=login_missing,
         login=login,
         started_at=asyncio.get_running_loop().time(),
+        connect_timeout_s=spec.connect_timeout_s,
     )
+
+
+def _known(binary: Binary, method: str, params: JsonObject) -> JsonObject:
+    """Return those of the parameters that a binary takes."""
+    return {field: value for field, value in params.items() if binary.capabilities.takes(method, field)}
 
 
 async def _login_missing(connection: Connection) -> bool:
@@ -141,11 +197,41 @@ async def _login_missing(connection: Connection) -> bool:
     return account.requires_openai_auth and account.account is None
 
 
-async def _spawn(spec: CodexSpec, command: list[str]) -> AppServerProcess:
+async def _ask_both(spec: CodexSpec) -> tuple[JsonObject | None, Binary]:
+    """Return the catalogue, and what the binary can do; asked for at the same time. Older ones have no catalogue."""
+    examining = asyncio.ensure_future(examine(spec.binary, home=spec.home, cwd=spec.workdir, notes=spec.notes_dir))
     try:
-        return await AppServerProcess.start(command, home=spec.home, cwd=spec.workdir)
-    except OSError as error:
-        raise BackendUnavailable(f"Codex could not be started: {error}") from error
+        try:
+            catalog: JsonObject | None = await _catalog(spec)
+        except BackendUnavailable:
+            if "v2" in (await examining).capabilities.dialects:
+                raise
+            catalog = None
+        return catalog, await examining
+    finally:
+        examining.cancel()
+        await asyncio.gather(examining, return_exceptions=True)
+
+
+def _dialect(spec: CodexSpec, binary: Binary) -> Dialect:
+    """Return the dialect to speak; raises `BackendUnavailable` if the binary does not know the one that is wanted."""
+    known = binary.capabilities.dialects
+    if spec.dialect is not None and spec.dialect not in known:
+        raise BackendUnavailable(
+            f"{spec.binary} (Codex {binary.version}) does not speak {spec.dialect}, only {' and '.join(known)}. "
+            "Set PROXY_APP_SERVER_DIALECT to auto, or CODEX_BIN to another version."
+        )
+    return spec.dialect or binary.capabilities.dialect
+
+
+def _catalog_flags(spec: CodexSpec, catalog: JsonObject | None) -> list[str]:
+    """Return what gives Codex its own catalogue back, with the extras removed."""
+    if catalog is None:
+        return []
+    catalog_file = spec.home / ("models-direct.json" if spec.direct_tools else "models-native.json")
+    # Codex reads it again at every thread, also while another app-server starts.
+    write_private(catalog_file, json.dumps(bare_catalog(catalog, direct_tools=spec.direct_tools)))
+    return ["-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
 
 
 async def _catalog(spec: CodexSpec) -> JsonObject:
@@ -156,19 +242,11 @@ async def _catalog(spec: CodexSpec) -> JsonObject:
 
 
 async def _read_catalog(spec: CodexSpec, command: list[str]) -> JsonObject:
-    printed = bytearray()
-    process = await _spawn(spec, command)
-    process.receive_by(printed.extend)
+    told = await run(command, home=spec.home, cwd=spec.workdir, timeout_s=CATALOG_TIMEOUT_S)
     try:
-        done, _ = await asyncio.wait([process.exited], timeout=CATALOG_TIMEOUT_S)
-        if not done:
-            raise BackendUnavailable("`codex debug models` did not end in time.")
-    finally:
-        await asyncio.shield(process.stop())
-    try:
-        catalog: JsonObject = msgspec.json.decode(printed, type=dict)
+        catalog: JsonObject = msgspec.json.decode(told.printed, type=dict)
     except msgspec.MsgspecError as error:
-        raise BackendUnavailable(f"`codex debug models` printed no catalogue ({process.last_words()}).") from error
+        raise BackendUnavailable(f"`codex debug models` printed no catalogue ({told.last_words}).") from error
     return catalog
 
 

@@ -40,6 +40,8 @@ class Admission:
         self._idle.set()
         self._closed = False
         self.running = 0
+        self.waited_s = 0.0
+        """How long requests have waited, all together, whether they were let in or not."""
 
     @property
     def closed(self) -> bool:
@@ -57,9 +59,13 @@ class Admission:
         size = min(turns, self._rules.turns)
         began = asyncio.get_running_loop().time()
         with self._share(client, turns):
-            await self._enter(client, size)
             try:
-                yield asyncio.get_running_loop().time() - began
+                await self._enter(client, size)
+            finally:
+                waited_s = asyncio.get_running_loop().time() - began
+                self.waited_s += waited_s
+            try:
+                yield waited_s
             finally:
                 self._end(size)
 

@@ -31,6 +31,10 @@ class Conversation(Protocol):
         """Give the outputs that the turn waits for since its `CallsAwaited`, and yield events as `run` does."""
         ...
 
+    def fail(self, error: GatewayError) -> None:
+        """End the turn that runs with this error, as if Codex had ended it; what was told before is still yielded."""
+        ...
+
     def close(self) -> None:
         """Give the thread up; a turn that still runs, or waits, is interrupted in Codex."""
         ...

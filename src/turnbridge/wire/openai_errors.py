@@ -34,6 +34,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.UpstreamOverloaded: Shape(503, "server_error"),
     errors.BackendUnavailable: Shape(503, "server_error"),
     errors.BackendLost: Shape(503, "server_error"),
+    errors.CodexActed: Shape(502, "server_error"),
     errors.TurnTimeout: Shape(504, "server_error"),
     errors.InternalFault: Shape(500, "server_error"),
 }
@@ -65,4 +66,6 @@ def error_headers(error: errors.GatewayError) -> dict[str, str]:
         return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
     if isinstance(error, errors.InvalidApiKey):
         return {"www-authenticate": "Bearer"}
+    if isinstance(error, errors.CodexActed):
+        return {"x-should-retry": "false"}
     return {}

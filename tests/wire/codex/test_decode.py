@@ -173,9 +173,10 @@ def test_a_turn_in_which_codex_acts_on_the_host_is_stopped(kind: str) -> None:
     (failed,) = decoded(begun(kind, "item_1"), COMPLETED)
     assert isinstance(failed, ev.TurnFailed)
     assert told(failed.error) == Told(
-        errors.InternalFault,
-        f"Codex tried to act on the gateway's host ({kind}); the turn was stopped.",
-        code="internal_error",
+        errors.CodexActed,
+        f"Codex acted on the gateway's host by itself ({kind}); the turn was stopped. "
+        "Use the Codex that comes with Turnbridge, and report this.",
+        code="codex_acted",
     )
 
 
@@ -195,17 +196,25 @@ def test_a_client_may_allow_codex_to_shorten_the_history() -> None:
     assert decoded(begun("contextCompaction", "item_1"), COMPLETED, decoder=decoder) == [ev.TurnCompleted(ev.Usage())]
 
 
-def test_a_provider_that_cannot_be_reached_is_not_waited_for() -> None:
-    decoder = TurnDecoder()
-    decoder.feed(schema.TurnStarted("t", schema.TurnRef("u", "inProgress")))
+def test_a_provider_that_cannot_be_reached_is_tried_for_as_long_as_the_decoder_is_told() -> None:
+    attempts: list[int] = []
+
+    def may_try_again(attempt: int) -> bool:
+        attempts.append(attempt)
+        return attempt < 3
+
+    decoder = TurnDecoder(may_try_again=may_try_again)
+    decoder.feed(schema.TurnStarted(THREAD, schema.TurnRef(TURN, "inProgress")))
     waiting = schema.ErrorReported(
-        "t",
-        "u",
+        THREAD,
+        TURN,
         schema.TurnError("Reconnecting... waiting for network", additional_details="Connection failed: no"),
         True,
     )
-    assert decoder.feed(waiting) == []
+    for note in (waiting, waiting, begun("reasoning", "rs_1"), waiting, RETRIED, waiting, waiting):
+        assert not any(isinstance(event, ev.TurnFailed) for event in decoder.feed(note))
     (failed,) = decoder.feed(waiting)
+    assert attempts == [1, 2, 1, 1, 2, 3], "whoever was reached in between was not out of reach"
     assert isinstance(failed, ev.TurnFailed)
     assert told(failed.error) == Told(
         errors.UpstreamFailed, "Codex cannot reach the provider: Connection failed: no", "upstream_error"

@@ -17,6 +17,25 @@ def test_lines_do_not_depend_on_the_chunks(chunks: list[bytes]) -> None:
     assert [line for chunk in chunks for line in splitter.feed(chunk)] == [line for line in complete if line]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "lines", "endless"),
+    [
+        ([b"x" * 10, b"\n"], [b"x" * 10], False),
+        ([b"x" * 5, b"x" * 5 + b"\n" + b"y" * 10, b"\n"], [b"x" * 10, b"y" * 10], False),
+        ([b"x" * 11], [], True),
+        ([b"a\n" + b"x" * 5, b"x" * 6, b"\nb\n"], [b"a"], True),
+    ],
+    ids=["as long as may be", "two of them", "too long", "too long after another"],
+)
+def test_a_line_that_does_not_end_ends_the_stream_and_is_not_held(
+    monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], lines: list[bytes], endless: bool
+) -> None:
+    monkeypatch.setattr(jsonrpc, "LONGEST_LINE_BYTES", 10)
+    splitter = LineSplitter()
+    assert [line for chunk in chunks for line in splitter.feed(chunk)] == lines
+    assert (splitter.endless, splitter._pieces) == (endless, [])
+
+
 @given(st.lists(st.text()), st.integers(1, 9))
 def test_messages_do_not_depend_on_the_chunks(methods: list[str], size: int) -> None:
     stream = b"".join(jsonrpc.encode_notification(method) for method in methods)

@@ -43,7 +43,6 @@ HARMLESS_ITEMS = frozenset(
         "plan",
         "reasoning",
         "sleep",
-        "subAgentActivity",
         "userMessage",
         "webSearch",
     }

@@ -5,7 +5,7 @@ reasoning), come from the raw ones. What a message or thought says in the end is
 streamed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -19,10 +19,9 @@ from turnbridge.wire.codex.errors import CONTEXT_WORDS, UNREACHABLE, gateway_err
 from turnbridge.wire.codex.tools import ToolNames
 
 # Items that show Codex acting by itself. The recipe switches all of them off; if one comes, the recipe has failed.
-HOST_ACTIONS = frozenset({"commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "imageView"})
-
-# Codex tries at once, after 5 seconds, after 10 more, and so on without an end; the client should not wait with it.
-MOST_CONNECTION_ATTEMPTS = 2
+HOST_ACTIONS = frozenset(
+    {"commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "subAgentActivity", "imageView"}
+)
 
 _raw_item = msgspec.json.Decoder(schema.RawItem)
 
@@ -52,9 +51,17 @@ class TurnDecoder:
     A turn that waits for outputs has ended for now; `resume` lets it go on.
     """
 
-    def __init__(self, names: ToolNames | None = None, *, allow_truncation: bool = False) -> None:
+    def __init__(
+        self,
+        names: ToolNames | None = None,
+        *,
+        allow_truncation: bool = False,
+        may_try_again: Callable[[int], bool] = lambda _attempts: True,
+    ) -> None:
         self._names = names or ToolNames(())
         self._allow_truncation = allow_truncation
+        # Asked after each attempt to reach the provider that failed, with their number; Codex would go on for ever.
+        self._may_try_again = may_try_again
         self._calls: list[ev.FunctionCallDone] = []
         self._known_calls: set[str] = set()
         self._order: list[str] = []
@@ -99,6 +106,8 @@ class TurnDecoder:
         | schema.ErrorReported
         | schema.ToolCallAsked,
     ) -> list[ev.TurnEvent]:
+        if not isinstance(note, schema.ErrorReported):
+            self._unreachable = 0
         match note:
             case schema.AgentMessageDelta():
                 return self._text(note.item_id, note.delta)
@@ -128,7 +137,10 @@ class TurnDecoder:
             return [ev.ReasoningStarted(item.id)]
         elif item.type in HOST_ACTIONS:
             return self._fail(
-                errors.InternalFault(f"Codex tried to act on the gateway's host ({item.type}); the turn was stopped.")
+                errors.CodexActed(
+                    f"Codex acted on the gateway's host by itself ({item.type}); the turn was stopped. "
+                    "Use the Codex that comes with Turnbridge, and report this."
+                )
             )
         elif item.type == "contextCompaction" and not self._allow_truncation:
             return self._fail(
@@ -251,8 +263,8 @@ class TurnDecoder:
         if not note.will_retry:
             return []
         reason = note.error.additional_details or note.error.message
-        self._unreachable += reason.startswith(UNREACHABLE)
-        if self._unreachable >= MOST_CONNECTION_ATTEMPTS:
+        self._unreachable = self._unreachable + 1 if reason.startswith(UNREACHABLE) else 0
+        if self._unreachable and not self._may_try_again(self._unreachable):
             return self._fail(errors.UpstreamFailed(f"Codex cannot reach the provider: {reason}"))
         if any(message.pieces for message in self._messages.values()):
             return self._fail(errors.UpstreamFailed(reason))

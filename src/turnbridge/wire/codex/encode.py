@@ -3,7 +3,7 @@
 The recipe below is what keeps Codex from adding anything of its own, and from acting on this machine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import assert_never
 
 from turnbridge.turn.errors import BackendUnavailable, InternalFault
@@ -74,11 +74,17 @@ THREAD_CONFIG: JsonObject = {
 }
 
 
-def initialize_params(version: str) -> JsonObject:
-    """Return the handshake: who we are, and which notifications we do not want."""
+def initialize_params(version: str, *, opt_out: bool = True, wanted: Container[str] = ()) -> JsonObject:
+    """Return the handshake: who we are, and which notifications we do not want, if Codex can be told so.
+
+    Those that are `wanted` are not among them: older versions tell there what others tell better elsewhere.
+    """
+    capabilities: JsonObject = {"experimentalApi": True}
+    if opt_out:
+        capabilities["optOutNotificationMethods"] = [name for name in UNWANTED_NOTIFICATIONS if name not in wanted]
     return {
         "clientInfo": {"name": "turnbridge", "title": "Turnbridge", "version": version},
-        "capabilities": {"experimentalApi": True, "optOutNotificationMethods": list(UNWANTED_NOTIFICATIONS)},
+        "capabilities": capabilities,
     }
 
 
@@ -91,14 +97,19 @@ def bare_catalog(catalog: JsonObject, *, direct_tools: bool) -> JsonObject:
     return {**catalog, "models": [{**model, **overrides} for model in models if isinstance(model, dict)]}
 
 
-def thread_start_params(request: TurnRequest, names: ToolNames) -> JsonObject:
-    """Return a thread that holds nothing but the client's instructions and tools."""
+def thread_config(request: TurnRequest) -> JsonObject:
+    """Return the settings of a thread: everything of Codex's own is off, except what the client asks for."""
     config = dict(THREAD_CONFIG)
     if request.verbosity is not None:
         config["model_verbosity"] = request.verbosity
     if request.web_search is not None:
         config["web_search"] = "live" if request.web_search.live else "cached"
         config["tools"] = {**NO_TOOLS, "web_search": _web_search(request.web_search)}
+    return config
+
+
+def thread_start_params(request: TurnRequest, names: ToolNames) -> JsonObject:
+    """Return a thread that holds nothing but the client's instructions and tools."""
     return {
         "model": request.model,
         "baseInstructions": request.instructions or "",
@@ -108,7 +119,7 @@ def thread_start_params(request: TurnRequest, names: ToolNames) -> JsonObject:
         "sandbox": "read-only",
         "experimentalRawEvents": True,
         "dynamicTools": dynamic_tools(request.tools, names),
-        "config": config,
+        "config": thread_config(request),
     }
 
 

@@ -26,6 +26,8 @@ UNREACHABLE = "Connection failed"
 
 LOGIN_HELP = "Run `codex login` as the user who runs Turnbridge, then try again."
 
+# How older versions tell a status that they know no name for.
+_UNEXPECTED_STATUS = re.compile(r"unexpected status (\d{3})\b")
 _TRY_AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)? ?(?:ms|s|m|h) ?)+)", re.IGNORECASE)
 _AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -150,6 +152,10 @@ def _from_message(message: str, *, is_other: bool) -> GatewayError:
     try:
         body = msgspec.json.decode(message, type=UpstreamBody)
     except msgspec.MsgspecError:
+        if (status := _UNEXPECTED_STATUS.match(message)) is not None:
+            return BY_STATUS.get(int(status[1]), errors.UpstreamFailed)(message)
+        if message.startswith(BROKEN_STREAM) and wait_named_in(message) is not None:
+            return _rate_limited(message)
         if not is_other or not message or message.startswith((BROKEN_STREAM, INCOMPLETE)):
             return errors.UpstreamFailed(message)
         # A plain sentence is the provider's own, about the prompt; the same one would only be refused again.

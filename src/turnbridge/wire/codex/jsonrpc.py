@@ -8,6 +8,9 @@ from turnbridge.turn.items import Json
 
 RequestId: TypeAlias = int | str
 
+# The longest line is the echo of a request with files in it, and no longer than the body that the gateway accepts.
+LONGEST_LINE_BYTES = 256 * 1024 * 1024
+
 
 class RpcError(msgspec.Struct, frozen=True):
     """The error of a refused call."""
@@ -60,17 +63,30 @@ def encode_refusal(request_id: RequestId, message: str) -> bytes:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines, whatever the chunks."""
+    """Cuts a byte stream into lines, whatever the chunks; gives up a stream whose line does not end."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
+        self._held = 0
+        self.endless = False
+        """Whether a line has grown past all bounds; nothing more is read then."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes, without their newlines and without blank ones."""
+        if self.endless:
+            return []
         *whole, rest = data.split(b"\n")
         if whole and self._pieces:
             whole[0] = b"".join((*self._pieces, whole[0]))
-            self._pieces.clear()
+            self._drop()
         if rest:
             self._pieces.append(rest)
+            self._held += len(rest)
+        if self._held > LONGEST_LINE_BYTES:
+            self.endless = True
+            self._drop()
         return [line for line in whole if line]
+
+    def _drop(self) -> None:
+        self._pieces.clear()
+        self._held = 0

@@ -281,10 +281,10 @@ class ListedModel(Wire, frozen=True):
     id: str
     display_name: str
     description: str
-    hidden: bool
     is_default: bool
     default_reasoning_effort: str
     supported_reasoning_efforts: list[EffortOption]
+    hidden: bool = False
     input_modalities: tuple[str, ...] = ("text", "image")
     service_tiers: list[ServiceTier] = []
 

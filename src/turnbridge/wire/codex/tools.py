@@ -49,30 +49,43 @@ INTEGERS = range(-(2**63), 2**64)
 class ToolNames:
     """Maps the client's names to ones that Codex takes, and back. Names that Codex takes stay as they are."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], *, reserved: frozenset[str] = RESERVED_NAMES) -> None:
+        self._reserved = reserved
         self._to_codex: dict[str, str] = {}
         self._to_client: dict[str, str] = {}
         # Names that may stay are settled first, so that no renamed one takes their place.
-        for name in sorted(names, key=lambda name: not _is_free(name)):
+        for name in sorted(names, key=lambda name: not self._is_free(name)):
             self._add(name)
 
     def to_codex(self, name: str) -> str:
         """Return the name under which the model knows a function, declared in this turn or not."""
-        return self._to_codex.get(name) or (name if _is_free(name) else _tamed(name))
+        return self._to_codex.get(name) or (name if self._is_free(name) else self._tamed(name))
 
     def to_client(self, name: str) -> str | None:
         """Return the client's own name of a declared function."""
         return self._to_client.get(name)
 
     def _add(self, name: str) -> None:
-        taken = name if _is_free(name) else _tamed(name)
+        taken = name if self._is_free(name) else self._tamed(name)
         number = 2
         while taken in self._to_client:
             suffix = f"_{number}"
-            taken = _tamed(name)[: LONGEST_NAME - len(suffix)] + suffix
+            taken = self._tamed(name)[: LONGEST_NAME - len(suffix)] + suffix
             number += 1
         self._to_codex[name] = taken
         self._to_client[taken] = name
+
+    def _is_free(self, name: str) -> bool:
+        return (
+            bool(ALLOWED_NAME.fullmatch(name)) and not name.startswith(RESERVED_PREFIX) and name not in self._reserved
+        )
+
+    def _tamed(self, name: str) -> str:
+        """Return a name that Codex takes, and that a person still recognises."""
+        allowed = REFUSED_CHARACTERS.sub("_", name)
+        if allowed.startswith(RESERVED_PREFIX) or allowed in self._reserved:
+            allowed = RENAMED_PREFIX + allowed
+        return allowed[:LONGEST_NAME]
 
 
 def dynamic_tools(tools: Iterable[Tool], names: ToolNames) -> list[Json]:
@@ -90,14 +103,19 @@ def _dynamic_tool(tool: Tool, names: ToolNames) -> JsonObject:
         )
     description = tool.description
     if len(_written(schema, separators=(",", ":")).encode()) > MOST_SCHEMA_BYTES:
-        whole = f"The arguments conform to this JSON Schema: {_written(tool.parameters)}"
-        description = f"{description}\n\n{whole}" if description else whole
+        description = with_whole_schema(tool)
     return {
         "type": "function",
         "name": names.to_codex(tool.name),
         "description": description,
         "inputSchema": schema,
     }
+
+
+def with_whole_schema(tool: Tool) -> str:
+    """Return a function's description that also tells its schema."""
+    whole = f"The arguments conform to this JSON Schema: {_written(tool.parameters)}"
+    return f"{tool.description}\n\n{whole}" if tool.description else whole
 
 
 def surviving_root(schema: JsonObject) -> JsonObject:
@@ -241,15 +259,3 @@ def _levels(value: Json) -> int:
 
 def _written(value: Json, *, separators: tuple[str, str] | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, separators=separators)
-
-
-def _is_free(name: str) -> bool:
-    return bool(ALLOWED_NAME.fullmatch(name)) and not name.startswith(RESERVED_PREFIX) and name not in RESERVED_NAMES
-
-
-def _tamed(name: str) -> str:
-    """Return a name that Codex takes, and that a person still recognises."""
-    allowed = REFUSED_CHARACTERS.sub("_", name)
-    if allowed.startswith(RESERVED_PREFIX) or allowed in RESERVED_NAMES:
-        allowed = RENAMED_PREFIX + allowed
-    return allowed[:LONGEST_NAME]

@@ -1,0 +1,1 @@
+"""The parts of the bench: each can be run alone."""

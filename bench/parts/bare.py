@@ -1,0 +1,106 @@
+"""The gateway alone, on an app-server of recorded shapes, against a server that only streams the same bytes."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.client import CHAT, RESPONSES, Client, body_of
+from bench.processes import gateway, module, scripted_codex
+from bench.report import Goal, Section, at_least, table
+from bench.rounds import Measured, Side, interleaved, warm_up
+from soak.gateway import API_KEY, GatewayProcess
+
+TITLE = "The gateway alone, against a bare server"
+DELTAS = 2000
+REQUESTS, ROUNDS = 12, 6
+# So fast do models write; as many streams as one person can hardly read.
+PACE_S, PACED_STREAMS, PACED_DELTAS = 0.02, 32, 100
+PACED_ROUNDS = 3
+HEAD = ("", "deltas/s per core", "CPU us per delta", "frames per write", "CPU ms per request")
+
+
+async def run(directory: Path, *, quick: bool) -> Section:
+    """Measure deltas per second of processor time, in a burst and at a model's pace."""
+    codex = scripted_codex(directory / "codex")
+    async with gateway(directory / "gateway", "http://127.0.0.1:9", WORKER_COUNT=1, CODEX_BIN=codex) as running:
+        client = Client(running.url, key=API_KEY)
+        recorded = await client.ask(client.says(json.dumps({"deltas": DELTAS})), deltas=DELTAS)
+        file = directory / "stream"
+        file.write_bytes(body_of(recorded.answer))
+        async with module("bench.bare", str(file)) as (bare, pid):
+            return await _measured(running, bare, pid, quick=quick)
+
+
+async def _measured(running: GatewayProcess, bare: str, pid: int, *, quick: bool) -> Section:
+    requests, rounds = (2, 1) if quick else (REQUESTS, ROUNDS)
+    burst = [
+        _bare("bare, given bytes, 1 frame a write", f"{bare}/given", "?frames=1", pid),
+        _bare("bare, given bytes, 4 frames a write", f"{bare}/given", "?frames=4", pid),
+        _bare("bare, encodes, 1 frame a write", f"{bare}/encoded", "?frames=1", pid),
+        _bare("bare, encodes, 4 frames a write", f"{bare}/encoded", "?frames=4", pid),
+        _bare("Starlette's StreamingResponse, given bytes, 1 frame a write", f"{bare}/starlette", "?frames=1", pid),
+        _ours("gateway, chat", running),
+        _ours("gateway, responses", running, RESPONSES),
+    ]
+    alone = [
+        _ours("gateway, chat, 4 deltas a read", running, lines=4),
+        _ours("gateway, chat, 1 delta a read", running, lines=1),
+    ]
+    paced = [
+        _bare("bare", f"{bare}/given", f"?pace_ms={PACE_S * 1000:.0f}&most={PACED_DELTAS}", pid, deltas=PACED_DELTAS),
+        _ours("gateway, chat", running, deltas=PACED_DELTAS, pace_s=PACE_S),
+    ]
+    await warm_up([*burst, *alone], requests=4)
+    at_once = await interleaved(burst, at_once=4, requests=requests, rounds=rounds)
+    one_by_one = await interleaved(alone, at_once=1, requests=max(1, requests // 4), rounds=rounds)
+    slow = await interleaved(paced, at_once=PACED_STREAMS, requests=PACED_STREAMS, rounds=1 if quick else PACED_ROUNDS)
+    return _section([*burst, *alone], [*at_once, *one_by_one], paced, slow)
+
+
+def _bare(name: str, url: str, query: str, pid: int, *, deltas: int = DELTAS) -> Side:
+    client = Client(url, query=query)
+    request = client.says("")
+    return Side(name=name, ask=lambda: client.ask(request, deltas=deltas), own=[pid])
+
+
+def _ours(name: str, running: GatewayProcess, path: str = CHAT, *, deltas: int = DELTAS, **wish: float) -> Side:
+    client = Client(running.url, path, key=API_KEY)
+    request = client.says(json.dumps({"deltas": deltas, **wish}))
+    return Side(name=name, ask=lambda: client.ask(request, deltas=deltas), own=[running.pid])
+
+
+def _section(
+    sides: Sequence[Side], measured: Sequence[Measured], paced: Sequence[Side], slow: Sequence[Measured]
+) -> Section:
+    given_1, given_4, encodes_1, encodes_4, _, chat, *_ = measured
+    bare, ours = slow
+    return Section(
+        title=TITLE,
+        lines=[
+            f"Streams of {DELTAS} deltas, all there at once: what one core can do. The bare server either has the same "
+            "bytes at hand or encodes each frame. The last two rows have an app-server that writes a few lines and "
+            "waits until they are read, so that nothing can be joined.",
+            "",
+            *table(HEAD, [_row(side.name, one) for side, one in zip(sides, measured, strict=True)]),
+            "",
+            f"{PACED_STREAMS} streams at once of {1 / PACE_S:.0f} deltas a second each: every delta is a wake-up.",
+            "",
+            *table(HEAD, [_row(side.name, one) for side, one in zip(paced, slow, strict=True)]),
+        ],
+        goals=[
+            _share("encodes, 1 frame a write", chat, encodes_1),
+            _share("encodes, 4 frames a write", chat, encodes_4),
+            _share("given bytes, 1 frame a write", chat, given_1),
+            _share("given bytes, 4 frames a write", chat, given_4),
+            _share("given bytes, at a model's pace", ours, bare),
+        ],
+    )
+
+
+def _share(what: str, ours: Measured, bare: Measured) -> Goal:
+    return at_least(f"deltas/s per core : bare, {what}", ours.per_core / bare.per_core, 0.6)
+
+
+def _row(name: str, one: Measured) -> list[str]:
+    per_write = one.deltas / one.writes
+    return [name, f"{one.per_core:,.0f}", f"{one.delta_us:.1f}", f"{per_write:.1f}", f"{one.own_ms:.2f}"]

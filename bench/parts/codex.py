@@ -1,0 +1,141 @@
+"""The gateway against the same Codex driven directly: what a user's turn costs more."""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import count
+from pathlib import Path
+
+from bench.client import Client, Timed, pieces
+from bench.direct import Direct, app_server
+from bench.processes import gateway, module
+from bench.report import Section, at_least, at_most, table
+from bench.rounds import Measured, Side, interleaved, warm_up
+from soak.gateway import API_KEY, GatewayProcess
+
+TITLE = "The same Codex driven directly"
+DELTAS = 20
+ASK = json.dumps({"deltas": DELTAS})
+# Each round is over before the machine changes its mind; more rounds, not longer ones, beat the noise.
+ROUNDS = 6
+TURNS_PER_ROUND = {1: 25, 8: 56, 32: 96}
+CHAT_TURNS = 10
+HEAD = (
+    "",
+    "first text ms",
+    "p99 ms",
+    "whole turn ms",
+    "turns/s",
+    "own CPU ms",
+    "Codex CPU ms",
+    "first text : direct",
+    "turns/s : direct",
+)
+
+
+class Chats:
+    """Clients without state, each in a chat of ten turns: every request brings the whole chat so far."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._numbers = count()
+        self._idle: list[list[dict[str, str]]] = []
+        self.turns = 0
+        self.warm = 0
+
+    async def ask(self) -> Timed:
+        """Run the next turn of a chat that nobody is using."""
+        chat = self._idle.pop() if self._idle else [{"role": "user", "content": f"This is chat {next(self._numbers)}."}]
+        chat.append({"role": "user", "content": ASK})
+        timed = await self._client.ask(self._client.request({"messages": chat}), deltas=DELTAS)
+        self.turns += 1
+        self.warm += b"x-turnbridge-thread: warm" in timed.answer
+        chat.append({"role": "assistant", "content": "".join(pieces(DELTAS))})
+        if self.turns_of(chat) < CHAT_TURNS:
+            self._idle.append(chat)
+        return timed
+
+    @staticmethod
+    def turns_of(chat: Sequence[dict[str, str]]) -> int:
+        """Return how many turns a chat has had."""
+        return sum(message["role"] == "assistant" for message in chat)
+
+
+async def run(directory: Path, *, quick: bool) -> Section:
+    """Measure turns of 20 deltas at 1, 8 and 32 at once."""
+    rounds, turns = (1, {1: 4, 8: 8, 32: 32}) if quick else (ROUNDS, TURNS_PER_ROUND)
+    async with (
+        module("bench.model") as (model, _),
+        gateway(directory / "one", f"{model}/v1", WORKER_COUNT=1, PROXY_WARM_THREADS_MAX=0) as one,
+        gateway(directory / "two", f"{model}/v1", WORKER_COUNT=2, PROXY_WARM_THREADS_MAX=0) as two,
+        gateway(directory / "warm", f"{model}/v1", WORKER_COUNT=2) as warm,
+        app_server(f"{model}/v1", directory / "direct") as worker,
+    ):
+        chats = Chats(Client(warm.url, key=API_KEY))
+        direct = Direct(worker, ASK)
+        sides = [
+            Side(name="direct", ask=direct.ask, behind=lambda: [worker.process.pid]),
+            _through("gateway, 1 worker", one),
+            _through("gateway, 2 workers", two),
+            Side(name="gateway, 2 workers, chats of ten turns", ask=chats.ask, own=[warm.pid], behind=warm.app_servers),
+        ]
+        await warm_up(sides)
+        chats.turns = chats.warm = 0
+        levels = {
+            at_once: await interleaved(sides, at_once=at_once, requests=requests, rounds=rounds)
+            for at_once, requests in turns.items()
+        }
+    return _section(levels, [side.name for side in sides], chats.warm / chats.turns)
+
+
+def _through(name: str, running: GatewayProcess) -> Side:
+    client = Client(running.url, key=API_KEY)
+    request = client.says(ASK)
+    return Side(
+        name=name, ask=lambda: client.ask(request, deltas=DELTAS), own=[running.pid], behind=running.app_servers
+    )
+
+
+def _section(levels: dict[int, list[Measured]], names: Sequence[str], warm: float) -> Section:
+    rows: list[list[str]] = []
+    for at_once, measured in levels.items():
+        direct = measured[0]
+        rows += [_row(f"{name}, {at_once} at once", one, direct) for name, one in zip(names, measured, strict=True)]
+    one_at_once, most_at_once = levels[min(levels)], levels[max(levels)]
+    several = [measured for at_once, measured in levels.items() if at_once > 1]
+    return Section(
+        title=TITLE,
+        lines=[
+            f"Turns of {DELTAS} deltas, in interleaved rounds. Each turn of the direct client, and of the first two "
+            f"gateways, is in a thread of its own; of the turns in chats, {warm:.0%} went on in a kept thread.",
+            "",
+            *table(HEAD, rows),
+        ],
+        goals=[
+            at_most("added to the first text, median", one_at_once[1].median_ms - one_at_once[0].median_ms, 1.5, " ms"),
+            at_most(
+                f"added to the first text, p99 at {max(levels)} at once",
+                most_at_once[1].p99_ms - most_at_once[0].p99_ms,
+                10,
+                " ms",
+            ),
+            at_most(
+                "own CPU : Codex's, the worst level",
+                max(one.own_ms / one.behind_ms * 100 for _, one, *_ in levels.values()),
+                5,
+                " %",
+            ),
+            at_least("turns/s : direct, 1 worker, the worst level", _worst(levels.values(), 1), 0.95),
+            at_least("turns/s : direct, 2 workers, the worst level above 1 at once", _worst(several, 2), 1),
+            at_least("turns/s : direct, chats, the worst level", _worst(levels.values(), 3), 1),
+        ],
+    )
+
+
+def _worst(levels: Iterable[list[Measured]], side: int) -> float:
+    return min(measured[side].rate / measured[0].rate for measured in levels)
+
+
+def _row(name: str, one: Measured, direct: Measured) -> list[str]:
+    times = [f"{figure:.1f}" for figure in (one.median_ms, one.p99_ms, one.whole_ms, one.rate)]
+    ratios = [f"{one.median_ms / direct.median_ms:.2f}", f"{one.rate / direct.rate:.2f}"]
+    return [name, *times, f"{one.own_ms:.2f}", f"{one.behind_ms:.1f}", *(["", ""] if one is direct else ratios)]

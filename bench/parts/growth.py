@@ -1,0 +1,185 @@
+"""How the cost of a request grows: with its history, its tools, its answer, and with the streams that are open."""
+
+import json
+import statistics
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+from bench.client import Client, RequestFailed, Timed, pieces
+from bench.curves import Curve, curve_lines
+from bench.processes import cpu_seconds, gateway, module, scripted_codex
+from bench.report import Section
+from soak.gateway import API_KEY, GatewayProcess
+
+TITLE = "Growth"
+HISTORIES = (1, 10, 100, 500, 1000, 2000)
+TOOLS = (1, 10, 50, 100, 200)
+ANSWERS = (10, 100, 1000, 10_000, 50_000)
+STREAMS = (1, 100, 500, 1000, 2000)
+# For each size; a hundredth of the whole is still seen.
+REQUESTS, QUICK_REQUESTS = 40, 2
+# Each has a whole Codex behind it.
+REAL_TURNS, QUICK_REAL_TURNS = 10, 2
+# At least so many long answers.
+LONG_ANSWERS = 3
+# About what people and models write in a message.
+MESSAGE_CHARACTERS = 600
+DELTAS = 20
+ASK = json.dumps({"deltas": DELTAS})
+HOLD = json.dumps({"hold": True})
+NOBODY = "http://127.0.0.1:9/v1"
+# With room for noise.
+LINEAR, FLAT = 1.1, 0.25
+
+History: TypeAlias = list[dict[str, str]]
+
+
+async def run(directory: Path, *, quick: bool) -> Section:
+    """Measure every curve."""
+    requests, turns = (QUICK_REQUESTS, QUICK_REAL_TURNS) if quick else (REQUESTS, REAL_TURNS)
+    codex = scripted_codex(directory / "codex")
+    async with gateway(directory / "alone", NOBODY, WORKER_COUNT=1, CODEX_BIN=codex) as running:
+        alone = [
+            *await _histories(running, requests),
+            await _tools(running, requests),
+            await _answers(running, requests),
+            await _streams(running, requests),
+        ]
+    async with (
+        module("bench.model") as (model, _),
+        gateway(directory / "whole", f"{model}/v1", WORKER_COUNT=1) as running,
+    ):
+        whole = await _turns(running, turns)
+    return Section(
+        title=TITLE,
+        lines=[
+            "The processor time of the gateway's own process for a request, on an app-server of recorded shapes. The "
+            "exponent is that of the last three sizes: 1 is in proportion to the size, 0 is flat.",
+            "",
+            *curve_lines(alone),
+            "",
+            "With a whole Codex behind it, the time to the first text of a turn:",
+            "",
+            *curve_lines(whole),
+        ],
+        goals=[curve.goal for curve in (*alone, *whole)],
+    )
+
+
+class Chatter:
+    """A client without state, whose every history is one that nobody has had before."""
+
+    def __init__(self, running: GatewayProcess) -> None:
+        self._client = Client(running.url, key=API_KEY)
+        self._numbers = count()
+
+    def history(self, length: int) -> History:
+        """Return so many messages, the last of which asks."""
+        text = f"{next(self._numbers):08} ".ljust(MESSAGE_CHARACTERS, "x")
+        roles = ["assistant" if left % 2 else "user" for left in range(length - 1, 0, -1)]
+        return [*({"role": role, "content": text} for role in roles), {"role": "user", "content": ASK}]
+
+    async def replayed(self, length: int) -> Timed:
+        """Run a turn whose whole history Codex has to be told."""
+        return await self._ask(self.history(length), warm=False)
+
+    async def warm(self, length: int) -> AsyncIterator[Timed]:
+        """Run turns that go on in a kept thread; the first answer, that of its first turn, is yielded too."""
+        history = self.history(length)
+        yield await self._ask(history, warm=False)
+        while True:
+            history += [{"role": "assistant", "content": "".join(pieces(DELTAS))}, {"role": "user", "content": ASK}]
+            yield await self._ask(history, warm=True)
+
+    async def _ask(self, history: History, *, warm: bool) -> Timed:
+        timed = await self._client.ask(self._client.request({"messages": history}), deltas=DELTAS)
+        if (b"x-turnbridge-thread: warm" in timed.answer) != warm:
+            raise RequestFailed(f"A turn after {len(history)} messages went on in the wrong thread.")
+        return timed
+
+
+async def _histories(running: GatewayProcess, requests: int) -> list[Curve]:
+    replayed = Curve("messages in the history, replayed", "CPU ms", LINEAR)
+    warm = Curve("messages in the history, warm", "CPU ms", LINEAR)
+    chatter = Chatter(running)
+    for size in HISTORIES:
+        replayed.add(size, await _cost_ms(running, requests, lambda size=size: chatter.replayed(size)))
+        turns = chatter.warm(size)
+        await anext(turns)
+        warm.add(size, await _cost_ms(running, requests, turns.__anext__))
+    return [replayed, warm]
+
+
+async def _tools(running: GatewayProcess, requests: int) -> Curve:
+    curve = Curve("tools", "CPU ms", LINEAR)
+    client = Client(running.url, key=API_KEY)
+    for size in TOOLS:
+        tools = [{"type": "function", "function": _function(number)} for number in range(size)]
+        request = client.request({"messages": [{"role": "user", "content": ASK}], "tools": tools})
+        curve.add(size, await _cost_ms(running, requests, lambda request=request: client.ask(request, deltas=DELTAS)))
+    return curve
+
+
+async def _answers(running: GatewayProcess, requests: int) -> Curve:
+    curve = Curve("deltas in the answer", "CPU ms", LINEAR)
+    client = Client(running.url, key=API_KEY)
+    for size in ANSWERS:
+        request = client.says(json.dumps({"deltas": size}))
+        enough = max(min(LONG_ANSWERS, requests), requests * ANSWERS[1] // size)
+        curve.add(
+            size,
+            await _cost_ms(
+                running,
+                min(requests, enough),
+                lambda request=request, size=size: client.ask(request, deltas=size),
+            ),
+        )
+    return curve
+
+
+async def _streams(running: GatewayProcess, requests: int) -> Curve:
+    curve = Curve("open streams", "CPU ms", LINEAR)
+    client = Client(running.url, key=API_KEY)
+    request, hold = client.says(ASK), client.says(HOLD)
+    opened = []
+    try:
+        for size in STREAMS:
+            opened += [await client.open(hold) for _ in range(size - len(opened))]
+            curve.add(size, await _cost_ms(running, requests, lambda: client.ask(request, deltas=DELTAS)))
+    finally:
+        for stream in opened:
+            stream.close()
+    return curve
+
+
+async def _turns(running: GatewayProcess, turns: int) -> list[Curve]:
+    replayed = Curve("messages in the history, replayed", "first text ms", LINEAR)
+    warm = Curve("messages in the history, warm", "first text ms", FLAT)
+    chatter = Chatter(running)
+    for size in HISTORIES:
+        told, kept = [], []
+        going_on = chatter.warm(size)
+        await anext(going_on)
+        for _ in range(turns):
+            told.append((await chatter.replayed(size)).first)
+            kept.append((await anext(going_on)).first)
+        replayed.add(size, statistics.median(told) * 1000)
+        warm.add(size, statistics.median(kept) * 1000)
+    return [replayed, warm]
+
+
+async def _cost_ms(running: GatewayProcess, requests: int, ask: Callable[[], Awaitable[Timed]]) -> float:
+    """Return the gateway's processor time for each of some requests, one after another."""
+    before = cpu_seconds([running.pid])
+    for _ in range(requests):
+        await ask()
+    return (cpu_seconds([running.pid]) - before) / requests * 1000
+
+
+def _function(number: int) -> dict[str, object]:
+    """Return a function with a few parameters."""
+    fields = {name: {"type": "string", "description": f"The {name} of the place."} for name in ("city", "country")}
+    parameters = {"type": "object", "properties": fields, "required": ["city"], "additionalProperties": False}
+    return {"name": f"look_up_{number}", "description": "Looks a place up.", "parameters": parameters}

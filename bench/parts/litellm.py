@@ -1,0 +1,198 @@
+"""The gateway with a whole Codex behind it, against LiteLLM's proxy with the scripted model right behind it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.client import CHAT, RESPONSES, Client
+from bench.processes import ROOT, gateway, module, resident_mb, scripted_codex
+from bench.report import Section, at_least, table
+from bench.rounds import Measured, Side, interleaved, warm_up
+from soak.gateway import API_KEY
+from soak.processes import descendants
+
+TITLE = "LiteLLM's proxy"
+VERSION = "1.106.2"
+VENV = ROOT / ".venv" / "bench-litellm"
+# Importing it takes ten seconds on a busy machine.
+START_TIMEOUT_S = 90.0
+LOOK_AGAIN_S = 0.2
+END_TIMEOUT_S = 15.0
+CONFIG = """\
+model_list:
+  - model_name: gpt-5.5
+    litellm_params: {{model: openai/gpt-5.5, api_base: "{model}/v1", api_key: sk-scripted}}
+general_settings: {{master_key: {key}}}
+"""
+# Nothing is sent to anybody, and the prices of models come with the package.
+ENVIRONMENT = {"LITELLM_TELEMETRY": "False", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+HEAD = (
+    "",
+    "first text ms",
+    "p99 ms",
+    "requests/s",
+    "deltas/s",
+    "own CPU ms per request",
+    "own CPU us per delta",
+    "own memory MB",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Requests of one kind."""
+
+    name: str
+    path: str
+    deltas: int
+    at_once: int
+    requests: int
+    rounds: int
+
+
+CASES = (
+    Case(name="chat, 20 deltas, 1 at once", path=CHAT, deltas=20, at_once=1, requests=20, rounds=5),
+    Case(name="chat, 20 deltas, 8 at once", path=CHAT, deltas=20, at_once=8, requests=64, rounds=5),
+    Case(name="responses, 20 deltas, 8 at once", path=RESPONSES, deltas=20, at_once=8, requests=64, rounds=3),
+    Case(name="chat, 500 deltas, 8 at once", path=CHAT, deltas=500, at_once=8, requests=16, rounds=3),
+)
+QUICK = tuple(
+    Case(name=case.name, path=case.path, deltas=case.deltas, at_once=case.at_once, requests=8, rounds=1)
+    for case in CASES
+)
+
+
+def prepare(*, wanted: bool) -> None:
+    """Install LiteLLM into an environment of its own, if it is not there."""
+    done = VENV / f"litellm-{VERSION}"
+    if not wanted or done.exists():
+        return
+    print(f"Installing LiteLLM {VERSION} into {VENV}; this takes minutes, once.", flush=True)
+    package = f"litellm[proxy]=={VERSION}"
+    subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
+    uv, python = shutil.which("uv"), VENV / "bin/python"
+    install = [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "-qq"]
+    subprocess.run([*install, package], check=True)
+    done.touch()
+
+
+async def run(directory: Path, *, quick: bool) -> Section:
+    """Measure what clients feel, and what each event costs."""
+    codex = scripted_codex(directory / "codex")
+    async with (
+        module("bench.model") as (model, _),
+        proxy(directory, model) as (url, pids),
+        gateway(directory / "whole", f"{model}/v1", WORKER_COUNT=2) as whole,
+        gateway(directory / "alone", f"{model}/v1", WORKER_COUNT=1, CODEX_BIN=codex) as alone,
+    ):
+        lines: list[str] = []
+        measured: dict[str, list[Measured]] = {}
+        for case in QUICK if quick else CASES:
+            sides = [
+                _side("LiteLLM, no Codex", url, case, pids),
+                _side("gateway, 2 Codex", whole.url, case, [whole.pid]),
+                _side("gateway, scripted Codex", alone.url, case, [alone.pid]),
+            ]
+            await warm_up(sides, requests=8)
+            found = await interleaved(sides, at_once=case.at_once, requests=case.requests, rounds=case.rounds)
+            measured[case.name] = found
+            rows = [_row(side, one) for side, one in zip(sides, found, strict=True)]
+            lines += [f"{case.name}:", "", *table(HEAD, rows), ""]
+        memory = _memory(pids) / _memory([whole.pid])
+    return _section(lines, list(measured.values()), memory)
+
+
+@contextlib.asynccontextmanager
+async def proxy(directory: Path, model: str) -> AsyncIterator[tuple[str, list[int]]]:
+    """Run LiteLLM's proxy with one worker; yield where it is, and its processes."""
+    config = directory / "litellm.yaml"
+    config.write_text(CONFIG.format(model=model, key=API_KEY), encoding="utf-8")
+    port = _free_port()
+    words = ("--config", config, "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1")
+    with (directory / "litellm.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            VENV / "bin/litellm",
+            *words,
+            env={**os.environ, **ENVIRONMENT},
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await _listening(process, port, directory / "litellm.log")
+        yield f"http://127.0.0.1:{port}", [process.pid, *descendants(process.pid)]
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_TIMEOUT_S):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _listening(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+    while True:
+        if process.returncode is not None:
+            raise AssertionError(f"LiteLLM ended: {log.read_text(encoding='utf-8')[-2000:]}")
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _side(name: str, url: str, case: Case, pids: list[int]) -> Side:
+    client = Client(url, case.path, key=API_KEY)
+    request = client.says(json.dumps({"deltas": case.deltas}))
+    return Side(name=name, ask=lambda: client.ask(request, deltas=case.deltas), own=pids)
+
+
+def _memory(pids: list[int]) -> float:
+    return sum(map(resident_mb, pids))
+
+
+def _row(side: Side, one: Measured) -> list[str]:
+    times = [f"{figure:.1f}" for figure in (one.median_ms, one.p99_ms, one.rate)]
+    costs = [f"{one.deltas / one.wall:,.0f}", f"{one.own_ms:.2f}", f"{one.delta_us:.1f}"]
+    return [side.name, *times, *costs, f"{_memory(list(side.own)):.0f}"]
+
+
+def _section(lines: list[str], cases: list[list[Measured]], memory: float) -> Section:
+    _, short, _, long = cases
+    return Section(
+        title=TITLE,
+        lines=[
+            f"LiteLLM {VERSION}, one worker, with the scripted model right behind it; the gateway with the same model "
+            "behind two real app-servers, and once more alone.",
+            "",
+            *lines[:-1],
+        ],
+        goals=[
+            at_least("requests/s with a whole Codex : LiteLLM's with none", short[1].rate / short[0].rate, 1),
+            at_least(
+                "LiteLLM's CPU per delta : ours, 20 deltas, whole Codex", short[0].delta_us / short[1].delta_us, 50
+            ),
+            at_least("the same, 500 deltas", long[0].delta_us / long[1].delta_us, 50),
+            at_least("LiteLLM's memory : ours", memory, 5),
+        ],
+    )

@@ -1,0 +1,112 @@
+"""Runs the same requests on several sides, a few on each in turn, so that whatever the machine does happens to all."""
+
+import asyncio
+import math
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from bench.client import Timed
+from bench.processes import cpu_seconds, writes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One way to get answers, and the processes that do the work."""
+
+    name: str
+    ask: Callable[[], Awaitable[Timed]]
+    own: Sequence[int] = ()
+    """The server itself."""
+    behind: Callable[[], Sequence[int]] = tuple
+    """The app-servers behind it."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one side did: seconds."""
+
+    first: list[float] = field(default_factory=list)
+    whole: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    deltas: int = 0
+    wall: float = 0.0
+    own_cpu: float = 0.0
+    behind_cpu: float = 0.0
+    writes: int = 0
+
+    @property
+    def median_ms(self) -> float:
+        """Return the usual time to the first text."""
+        return statistics.median(self.first) * 1000
+
+    @property
+    def p99_ms(self) -> float:
+        """Return the time to the first text that one in a hundred exceeds."""
+        return statistics.quantiles(self.first, n=100, method="inclusive")[98] * 1000
+
+    @property
+    def whole_ms(self) -> float:
+        """Return the usual time to the end."""
+        return statistics.median(self.whole) * 1000
+
+    @property
+    def rate(self) -> float:
+        """Return requests a second, in the usual round."""
+        return statistics.median(self.rates)
+
+    @property
+    def own_ms(self) -> float:
+        """Return the processor time of the server itself for each request."""
+        return self.own_cpu / len(self.first) * 1000
+
+    @property
+    def behind_ms(self) -> float:
+        """Return the processor time of the app-servers for each request."""
+        return self.behind_cpu / len(self.first) * 1000
+
+    @property
+    def delta_us(self) -> float:
+        """Return the processor time of the server itself for each delta, requests included."""
+        return self.own_cpu / self.deltas * 1e6
+
+    @property
+    def per_core(self) -> float:
+        """Return deltas for each second of the server's processor time."""
+        return self.deltas / self.own_cpu if self.own_cpu else math.inf
+
+
+async def interleaved(sides: Sequence[Side], *, at_once: int, requests: int, rounds: int) -> list[Measured]:
+    """Run `requests` on every side in each round."""
+    measured = [Measured() for _ in sides]
+    for _ in range(rounds):
+        for side, one in zip(sides, measured, strict=True):
+            own, behind, written = cpu_seconds(side.own), cpu_seconds(side.behind()), writes(side.own)
+            await _round(side, at_once, requests, one)
+            one.writes += writes(side.own) - written
+            one.own_cpu += cpu_seconds(side.own) - own
+            one.behind_cpu += cpu_seconds(side.behind()) - behind
+    return measured
+
+
+async def warm_up(sides: Sequence[Side], requests: int = 12) -> None:
+    """Let every side load what stays loaded."""
+    await interleaved(sides, at_once=4, requests=requests, rounds=1)
+
+
+async def _round(side: Side, at_once: int, requests: int, measured: Measured) -> None:
+    left = iter(range(requests))
+
+    async def ask_on() -> None:
+        for _ in left:
+            timed = await side.ask()
+            measured.first.append(timed.first)
+            measured.whole.append(timed.whole)
+            measured.deltas += timed.deltas
+
+    began = time.perf_counter()
+    await asyncio.gather(*(ask_on() for _ in range(at_once)))
+    took = time.perf_counter() - began
+    measured.rates.append(requests / took)
+    measured.wall += took

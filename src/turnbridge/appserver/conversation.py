@@ -1,0 +1,247 @@
+"""One thread in one app-server: its items injected, its turns decoded, its calls answered."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+
+import msgspec
+import structlog
+
+from turnbridge.appserver.connection import CallRefused
+from turnbridge.appserver.reaching import Reaching
+from turnbridge.appserver.worker import Worker
+from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
+from turnbridge.turn.events import TurnEvent, TurnFailed
+from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part
+from turnbridge.turn.request import TurnRequest
+from turnbridge.wire.codex import schema
+from turnbridge.wire.codex.decode import TurnDecoder, lost_image
+from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
+from turnbridge.wire.codex.older import Told, Translator
+from turnbridge.wire.codex.tools import ToolNames
+
+log = structlog.get_logger(__name__)
+
+# How long the rest of a model's calls may take, once Codex has begun to ask for the first. It is no harm if the rest
+# comes later all the same: it is then passed on as calls of its own.
+REST_OF_CALLS_S = 20.0
+
+# When the plan's quota is used up, its reset time is worth a short wait.
+QUOTA_LOOKUP_TIMEOUT_S = 3.0
+
+
+async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversation":
+    """Start a thread of the current protocol (v2)."""
+    names = ToolNames(tool.name for tool in request.tools)
+    params = thread_start_params(request, names)
+    conversation = CodexConversation(worker, await worker.spares.take(params), request, names)
+    conversation.answering = lambda: worker.spares.refill(params)
+    return conversation
+
+
+class CodexConversation:
+    """One thread in one app-server, with at most one turn running."""
+
+    def __init__(self, worker: Worker, thread_id: str, request: TurnRequest, names: ToolNames) -> None:
+        self._worker = worker
+        self._connection = worker.connection
+        self._thread_id = thread_id
+        self._inbox = worker.connection.subscribe(thread_id)
+        self._inbox.overflowed = self._overflowed
+        # Whoever opens it has counted it.
+        self._running = True
+        self._parked = False
+        self._request = request
+        self._names = names
+        self._decoder = TurnDecoder()
+        self._translator = Translator()
+        self._started: asyncio.Future[msgspec.Raw] | None = None
+        self._asked: dict[str, int | str] = {}
+        self._outputs: dict[str, JsonObject] = {}
+        self.answering: Callable[[], None] | None = None
+        """Called once, when the model has begun to answer."""
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the turn still waits where it was left.
+
+        A script of the model's (code mode) is given up by Codex after a while; the model then goes on without it.
+        """
+        return not self._inbox.failed and not self._inbox.holds(schema.RawResponseCompleted, schema.TurnCompleted)
+
+    async def show(self, items: Sequence[Item]) -> None:
+        """Add items to the history; raises if Codex cannot carry one of them."""
+        params = inject_items_params(self._thread_id, items, self._names)
+        try:
+            await self._connection.call("thread/inject_items", params, dict[str, msgspec.Raw])
+        except CallRefused as refused:
+            raise InvalidRequest(f"Codex cannot carry this: {refused.message}", param="input") from refused
+        if any(isinstance(part, ImagePart) for item in items for part in _parts(item)):
+            await self._check_images(items)
+
+    async def run(
+        self, items: Sequence[Item] = (), request: TurnRequest | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Let the model answer, and yield what it says."""
+        self._count(running=True, parked=False)
+        self._request = request or self._request
+        if items:
+            await self.show(items)
+        async with contextlib.aclosing(self._turn()) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Give the outputs that the turn waits for, and yield what the model says then."""
+        self._outputs = {output.call_id: self._reply(output) for output in outputs}
+        self._decoder.resume()
+        self._answer()
+        async with contextlib.aclosing(self._events()) as batches:
+            async for batch in batches:
+                yield batch
+
+    def fail(self, error: GatewayError) -> None:
+        """End the turn that runs with this error."""
+        self._inbox.fail(error)
+
+    def close(self) -> None:
+        """Stop listening, and interrupt the turn if it still runs."""
+        self._count(running=False, parked=False)
+        self._connection.unsubscribe(self._thread_id)
+        if self._started is not None:
+            self._interrupt(self._decoder.turn_id, self._started)
+
+    async def _turn(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Start a turn, and yield what it tells."""
+        self._decoder = TurnDecoder(
+            self._names,
+            allow_truncation=self._request.allow_truncation,
+            may_try_again=Reaching(self._worker.connect_timeout_s).may_try_again,
+        )
+        self._started = self._start_turn()
+        self._started.add_done_callback(self._fail_if_refused)
+        async with contextlib.aclosing(self._events()) as batches:
+            async for batch in batches:
+                yield batch
+
+    def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
+        return self._connection.send("turn/start", turn_start_params(self._thread_id, self._request))
+
+    def _reply(self, output: FunctionCallOutput) -> JsonObject:
+        return tool_output(output.output)
+
+    def _read(self, notes: Iterable[Told]) -> list[TurnEvent]:
+        """Return what notifications mean."""
+        return [event for note in notes for event in self._decoder.feed(note)]
+
+    def _overflowed(self) -> None:
+        log.warning("slow_reader", thread=self._thread_id)
+        self.close()
+
+    async def _events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Yield what Codex tells until the turn ends or waits for the client."""
+        self._count(running=True, parked=False)
+        async with contextlib.aclosing(self._told()) as batches:
+            async for batch in batches:
+                if self._decoder.ended:
+                    self._count(running=False, parked=self._started is not None)
+                yield batch
+
+    def _count(self, *, running: bool, parked: bool) -> None:
+        """Let the app-server know what this conversation needs of it."""
+        self._worker.load += int(running) - int(self._running)
+        self._worker.parked += int(parked) - int(self._parked)
+        self._running, self._parked = running, parked
+
+    async def _told(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Yield what Codex tells; its questions are answered in the order that it asks."""
+        while not self._decoder.ended:
+            try:
+                if self._asked and self._decoder.holds_calls:
+                    # If the provider's answer breaks off after a call, Codex waits for the call's output in silence.
+                    async with asyncio.timeout(REST_OF_CALLS_S):
+                        notes = await self._inbox.batch()
+                else:
+                    notes = await self._inbox.batch()
+            except TimeoutError:
+                yield self._decoder.release_calls()
+                continue
+            except GatewayError as error:
+                yield self._decoder.close(error)
+                return
+            for note in notes:
+                if isinstance(note, schema.TurnCompleted):
+                    self._started = None
+                elif isinstance(note, schema.ToolCallAsked):
+                    self._asked[note.call_id] = note.request_id
+            events = self._read(told for note in notes for told in self._translator.translate(note))
+            self._answer()
+            if events:
+                if self.answering is not None:
+                    self.answering()
+                    self.answering = None
+                yield await self._with_reset_time(events)
+
+    def _answer(self) -> None:
+        for call_id in [call_id for call_id in self._asked if call_id in self._outputs]:
+            self._connection.answer(self._asked.pop(call_id), self._outputs.pop(call_id))
+
+    async def _check_images(self, items: Sequence[Item]) -> None:
+        """Refuse what Codex could not read: it would put a text in the image's place and carry on.
+
+        Each injected item is echoed once, in order, before or after the answer to the injection.
+        """
+        waiting = list(items)
+        while waiting:
+            for note in await self._inbox.batch():
+                if isinstance(note, schema.RawItemCompleted) and (lost := lost_image(note, _parts(waiting.pop(0)))):
+                    raise InvalidRequest(
+                        "The image could not be read: it is broken, or not a PNG, JPEG, GIF or WebP file.",
+                        code="invalid_image",
+                        param=lost.param,
+                    )
+
+    def _fail_if_refused(self, started: asyncio.Future[msgspec.Raw]) -> None:
+        error = None if started.cancelled() else started.exception()
+        if isinstance(error, GatewayError):
+            self._inbox.fail(error)
+
+    def _interrupt(self, turn_id: str | None, started: asyncio.Future[msgspec.Raw]) -> None:
+        """Stop the turn without waiting: Codex does not answer an interrupt that comes too late."""
+        if turn_id is None and not started.done():
+            started.add_done_callback(lambda _: self._interrupt(None, started))
+            return
+        if turn_id is None and not started.cancelled() and started.exception() is None:
+            turn_id = msgspec.json.decode(started.result(), type=schema.TurnStartResult).turn.id
+        if turn_id is not None:
+            self._connection.cast("turn/interrupt", {"threadId": self._thread_id, "turnId": turn_id})
+
+    async def _with_reset_time(self, events: list[TurnEvent]) -> list[TurnEvent]:
+        """Add to an exhausted quota when it comes back, if Codex knows it."""
+        last = events[-1]
+        if not isinstance(last, TurnFailed) or not isinstance(last.error, QuotaExhausted):
+            return events
+        resets_at: int | None = None
+        with contextlib.suppress(GatewayError):  # Only ChatGPT plans have reset times.
+            limits = await self._connection.call(
+                "account/rateLimits/read", None, schema.RateLimitsReadResult, timeout_s=QUOTA_LOOKUP_TIMEOUT_S
+            )
+            resets_at = _reset(limits.rate_limits)
+        if resets_at is not None:
+            last.error.retry_after = max(0.0, resets_at - time.time())
+        return events
+
+
+def _parts(item: Item) -> tuple[Part, ...]:
+    if isinstance(item, Message):
+        return item.parts
+    if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
+        return item.output
+    return ()
+
+
+def _reset(limits: schema.RateLimits) -> int | None:
+    """Return when the window that is used up comes back."""
+    full = [window for window in (limits.primary, limits.secondary) if window and window.used_percent >= 100]
+    return max((window.resets_at for window in full if window.resets_at is not None), default=None)

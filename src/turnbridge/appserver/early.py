@@ -1,0 +1,53 @@
+"""A thread in an early version of the current protocol (v2-early): its history goes in as one flat input.
+
+Its calls wait for the client as those of current versions do. Once its turn is over it is given up: the model has its
+history in another form there than a client has.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from turnbridge.appserver.conversation import CodexConversation
+from turnbridge.appserver.worker import Worker
+from turnbridge.turn.items import FunctionCallOutput, Item, JsonObject
+from turnbridge.turn.request import TurnRequest
+from turnbridge.wire.codex import schema
+from turnbridge.wire.codex.early import early_output, early_turn_params, thread_start_params
+from turnbridge.wire.codex.flat_turn import flat_history, tool_names
+from turnbridge.wire.codex.tools import ToolNames
+
+
+async def open_early(worker: Worker, request: TurnRequest) -> "EarlyConversation":
+    """Start a thread of the early protocol."""
+    names = tool_names(request)
+    developer = flat_history(request.items).developer
+    params = thread_start_params(request, developer, names, worker.capabilities)
+    started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
+    return EarlyConversation(worker, started.thread.id, request, names)
+
+
+class EarlyConversation(CodexConversation):
+    """A thread with one turn; the gateway itself may add others to it, the client may not."""
+
+    def __init__(self, worker: Worker, thread_id: str, request: TurnRequest, names: ToolNames) -> None:
+        super().__init__(worker, thread_id, request, names)
+        self._unsent: Sequence[Item] = ()
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the turn still waits where it was left."""
+        return self._started is not None and super().alive
+
+    async def show(self, items: Sequence[Item]) -> None:
+        """Keep items for the turn, which takes them along."""
+        self._unsent = items
+
+    def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
+        parts = flat_history(self._unsent, self._names).parts
+        params = early_turn_params(self._thread_id, parts, self._request, self._worker.capabilities)
+        return self._connection.send("turn/start", params)
+
+    def _reply(self, output: FunctionCallOutput) -> JsonObject:
+        return early_output(output.output, self._worker.capabilities)

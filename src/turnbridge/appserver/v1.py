@@ -1,0 +1,88 @@
+"""A conversation of the first protocol (v1): its history goes in as one flat input, its calls come out as text."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnbridge.appserver.conversation import CodexConversation
+from turnbridge.appserver.worker import Worker
+from turnbridge.turn.events import FunctionCallDone, TurnEvent
+from turnbridge.turn.items import FunctionCallOutput, Item, Part
+from turnbridge.turn.request import TurnRequest
+from turnbridge.wire.codex import v1
+from turnbridge.wire.codex.flat_turn import flat_history, flat_outputs
+from turnbridge.wire.codex.older import Told, V1Translator
+from turnbridge.wire.codex.spoken_calls import SpokenCalls
+from turnbridge.wire.codex.tools import ToolNames
+
+
+async def open_v1(worker: Worker, request: TurnRequest) -> "V1Conversation":
+    """Start a conversation and listen to it."""
+    developer = flat_history(request.items).developer
+    params = v1.new_conversation_params(request, developer, cwd=str(worker.workdir))
+    made = await worker.connection.call("newConversation", params, v1.NewConversationResult)
+    listening = v1.add_listener_params(made.conversation_id)
+    heard = await worker.connection.call("addConversationListener", listening, v1.ListenerResult)
+    return V1Conversation(worker, made, heard.subscription_id, request)
+
+
+class V1Conversation(CodexConversation):
+    """A conversation with one turn for the client; the gateway itself may add others."""
+
+    def __init__(
+        self, worker: Worker, made: v1.NewConversationResult, subscription_id: str, request: TurnRequest
+    ) -> None:
+        super().__init__(worker, made.conversation_id, request, ToolNames(()))
+        self._rollout = Path(made.rollout_path)
+        self._subscription_id = subscription_id
+        self._translator = V1Translator()
+        self._input: Sequence[Part] = ()
+        self._called: dict[str, str] = {}
+        self._spoken = self._new_spoken()
+
+    @property
+    def alive(self) -> bool:
+        """Tell that no turn ever waits here."""
+        return False
+
+    async def show(self, items: Sequence[Item]) -> None:
+        """Keep items for the turn, which takes them along."""
+        self._input = flat_history(items).parts
+
+    async def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        """Give the outputs of calls in a turn of their own, and yield what the model says then."""
+        self._input = flat_outputs(outputs, self._called)
+        async with contextlib.aclosing(self._turn()) as batches:
+            async for batch in batches:
+                yield batch
+
+    def close(self) -> None:
+        """Stop listening, interrupt the turn if it still runs, and remove what Codex wrote down of it."""
+        super().close()
+        self._connection.cast("removeConversationListener", v1.remove_listener_params(self._subscription_id))
+        self._rollout.unlink(missing_ok=True)
+
+    def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
+        self._spoken = self._new_spoken()
+        if v1.TURN_METHOD in self._worker.capabilities.methods:
+            cwd = str(self._worker.workdir)
+            params = v1.send_user_turn_params(self._thread_id, self._input, self._request, cwd=cwd)
+            return self._connection.send(v1.TURN_METHOD, params)
+        return self._connection.send(v1.MESSAGE_METHOD, v1.send_user_message_params(self._thread_id, self._input))
+
+    def _new_spoken(self) -> SpokenCalls:
+        return SpokenCalls((tool.name for tool in self._request.tools), lambda: f"call_{secrets.token_hex(12)}")
+
+    def _read(self, notes: Iterable[Told]) -> list[TurnEvent]:
+        events = self._spoken.read(super()._read(notes))
+        self._called |= {event.call_id: event.name for event in events if isinstance(event, FunctionCallDone)}
+        return events
+
+    def _interrupt(self, turn_id: str | None, started: asyncio.Future[msgspec.Raw]) -> None:
+        """Stop the turn without waiting."""
+        del turn_id, started
+        self._connection.cast("interruptConversation", v1.interrupt_params(self._thread_id))

@@ -1,0 +1,1 @@
+"""The commands besides `serve`, a module for each group of them."""

@@ -1,0 +1,1 @@
+"""What is kept after an answer, in SQLite or in Postgres."""

@@ -1,0 +1,127 @@
+"""Chat completions that their clients asked to keep."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from turnbridge.engine.records import ChatQuery, ChatRecord
+from turnbridge.store.database import Transaction, Value
+from turnbridge.store.part import Part
+from turnbridge.store.segments import decoded
+from turnbridge.turn.items import JsonObject
+
+RECORD = "id, owner, created_at, model, metadata, body, messages"
+
+
+class Chats(Part):
+    """The chat completions of a database."""
+
+    async def add_chat(self, record: ChatRecord) -> None:
+        """Keep a chat completion."""
+        metadata, body, messages = map(msgspec.json.encode, (record.metadata, record.body, record.messages))
+
+        async def add(tx: Transaction) -> None:
+            number = await tx.row(
+                int,
+                """
+                INSERT INTO chats (id, owner, created_at, model, size, metadata, body, messages)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING number
+                """,
+                record.id,
+                record.owner,
+                record.created_at,
+                record.model,
+                len(metadata) + len(body) + len(messages),
+                metadata,
+                body,
+                messages,
+            )
+            await _add_metadata(tx, number, record.metadata)
+
+        await self._database.write(add)
+
+    async def chat(self, owner: str, chat_id: str) -> ChatRecord | None:
+        """Return a chat completion."""
+        sql = f"SELECT {RECORD} FROM chats WHERE id = $1 AND owner = $2"
+        return await self._database.read(lambda tx: tx.row(_record, sql, chat_id, owner))
+
+    async def chats(self, owner: str, query: ChatQuery) -> tuple[Sequence[ChatRecord], bool]:
+        """Return a page of chat completions in the order in which they were made, and whether there are more."""
+        sql, values = _page(owner, query)
+        found = await self._database.read(lambda tx: tx.rows(_record, sql, *values))
+        return found[: query.limit], len(found) > query.limit
+
+    async def update_chat(self, record: ChatRecord) -> bool:
+        """Replace metadata and body; False if there is no such completion."""
+        metadata, body = map(msgspec.json.encode, (record.metadata, record.body))
+
+        async def update(tx: Transaction) -> bool:
+            number = await tx.row(
+                int,
+                """
+                UPDATE chats SET metadata = $3, body = $4, size = $5 + length(messages)
+                WHERE id = $1 AND owner = $2 RETURNING number
+                """,
+                record.id,
+                record.owner,
+                metadata,
+                body,
+                len(metadata) + len(body),
+            )
+            if number is None:
+                return False
+            await tx.execute("DELETE FROM chat_metadata WHERE chat = $1", number)
+            await _add_metadata(tx, number, record.metadata)
+            return True
+
+        return await self._database.write(update)
+
+    async def delete_chat(self, owner: str, chat_id: str) -> bool:
+        """Remove a chat completion; False if there is none."""
+        sql = "DELETE FROM chats WHERE id = $1 AND owner = $2 RETURNING number"
+        return await self._database.write(lambda tx: tx.row(int, sql, chat_id, owner)) is not None
+
+
+async def _add_metadata(tx: Transaction, number: int | None, metadata: Mapping[str, str]) -> None:
+    if metadata:
+        rows = [(number, name, value) for name, value in metadata.items()]
+        await tx.execute_each("INSERT INTO chat_metadata (chat, name, value) VALUES ($1, $2, $3)", rows)
+
+
+def _page(owner: str, query: ChatQuery) -> tuple[str, list[Value]]:
+    """Return the statement for a page, and for one row more, which tells whether there is another page."""
+    values: list[Value] = [owner]
+
+    def bound(value: Value) -> str:
+        values.append(value)
+        return f"${len(values)}"
+
+    conditions = ["owner = $1"]
+    if query.model is not None:
+        conditions.append(f"model = {bound(query.model)}")
+    for name, value in query.metadata.items():
+        conditions.append(
+            "EXISTS (SELECT 1 FROM chat_metadata WHERE chat = chats.number "
+            f"AND name = {bound(name)} AND value = {bound(value)})"
+        )
+    if query.after is not None:
+        comparison = "<" if query.newest_first else ">"
+        last = f"(SELECT number FROM chats WHERE owner = $1 AND id = {bound(query.after)})"
+        conditions.append(f"number {comparison} {last}")
+    order = "DESC" if query.newest_first else "ASC"
+    limit = bound(query.limit + 1)
+    return f"SELECT {RECORD} FROM chats WHERE {' AND '.join(conditions)} ORDER BY number {order} LIMIT {limit}", values
+
+
+def _record(
+    chat_id: str, owner: str, created_at: int, model: str, metadata: bytes, body: bytes, messages: bytes
+) -> ChatRecord:
+    return ChatRecord(
+        id=chat_id,
+        owner=owner,
+        created_at=created_at,
+        model=model,
+        metadata=msgspec.json.decode(metadata, type=dict[str, str]),
+        body=decoded(body),
+        messages=tuple(msgspec.json.decode(messages, type=list[JsonObject])),
+    )

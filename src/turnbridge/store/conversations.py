@@ -1,0 +1,131 @@
+"""Conversations: each one points at the last segment of its history."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnbridge.engine.records import ConversationRecord, History, KeptItem
+from turnbridge.store.database import Transaction
+from turnbridge.store.part import Part
+from turnbridge.store.segments import CHAIN, add_segment, decoded, history, remove_unneeded
+from turnbridge.turn.items import JsonObject
+
+TOUCH = "UPDATE conversations SET changed_at = $3 WHERE id = $1 AND owner = $2 RETURNING head"
+
+
+class Conversations(Part):
+    """The conversations of a database."""
+
+    async def add_conversation(self, record: ConversationRecord, items: Sequence[KeptItem]) -> None:
+        """Keep a conversation with its first items."""
+        metadata = msgspec.json.encode(record.metadata)
+
+        async def add(tx: Transaction) -> None:
+            head = await add_segment(tx, record.owner, None, items)
+            await tx.execute(
+                """
+                INSERT INTO conversations (id, owner, created_at, changed_at, head, size, metadata)
+                VALUES ($1, $2, $3, $4, $5, $6, $7)
+                """,
+                record.id,
+                record.owner,
+                record.created_at,
+                record.created_at,
+                head,
+                len(metadata),
+                metadata,
+            )
+
+        await self._database.write(add)
+
+    async def conversation(self, owner: str, conversation_id: str) -> ConversationRecord | None:
+        """Return a conversation."""
+        sql = "SELECT id, owner, created_at, metadata FROM conversations WHERE id = $1 AND owner = $2"
+        return await self._database.read(lambda tx: tx.row(_record, sql, conversation_id, owner))
+
+    async def update_conversation(self, owner: str, conversation_id: str, metadata: JsonObject) -> bool:
+        """Replace the metadata; False if there is no such conversation."""
+        body = msgspec.json.encode(metadata)
+        sql = """
+            UPDATE conversations SET metadata = $3, size = $4, changed_at = $5
+            WHERE id = $1 AND owner = $2 RETURNING id
+        """
+        now = int(self._now())
+        updated = await self._database.write(lambda tx: tx.row(str, sql, conversation_id, owner, body, len(body), now))
+        return updated is not None
+
+    async def delete_conversation(self, owner: str, conversation_id: str) -> bool:
+        """Remove a conversation, and those of its items that no response needs; False if there is none."""
+        sql = "DELETE FROM conversations WHERE id = $1 AND owner = $2 RETURNING head"
+
+        async def delete(tx: Transaction) -> bool:
+            heads = await tx.rows(int, sql, conversation_id, owner)
+            await remove_unneeded(tx, heads)
+            return bool(heads)
+
+        return await self._database.write(delete)
+
+    async def conversation_history(self, owner: str, conversation_id: str) -> History | None:
+        """Return all items of a conversation, as inputs."""
+
+        async def read(tx: Transaction) -> History | None:
+            sql = "SELECT head FROM conversations WHERE id = $1 AND owner = $2"
+            head = await tx.row(int, sql, conversation_id, owner)
+            return None if head is None else await history(tx, head)
+
+        found = await self._database.read(read)
+        return found and History(segment=found.segment, inputs=found.inputs + found.outputs)
+
+    async def append_items(self, owner: str, conversation_id: str, items: Sequence[KeptItem]) -> bool:
+        """Add items at the end; False if there is no such conversation."""
+        now = int(self._now())
+        added = await self._database.write(
+            lambda tx: extend_conversation(tx, owner, conversation_id, items, (), now=now)
+        )
+        return added is not None
+
+    async def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
+        """Remove an item from a conversation, and from every history that shares it; False if there is none."""
+        now = int(self._now())
+
+        async def delete(tx: Transaction) -> bool:
+            head = await tx.row(int, TOUCH, conversation_id, owner, now)
+            sql = """
+                DELETE FROM items WHERE id = $2 AND segment IN (SELECT id FROM chain)
+                RETURNING segment, length(body)
+            """
+            removed = [] if head is None else await tx.rows(_removed, CHAIN.format(start="$1") + sql, head, item_id)
+            for segment, size in removed:
+                await tx.execute("UPDATE segments SET size = size - $2 WHERE id = $1", segment, size)
+            return bool(removed)
+
+        return await self._database.write(delete)
+
+
+async def extend_conversation(
+    tx: Transaction,
+    owner: str,
+    conversation_id: str,
+    inputs: Sequence[KeptItem],
+    outputs: Sequence[KeptItem],
+    *,
+    now: int,
+) -> int | None:
+    """Add a segment at the end of a conversation and return it; None if there is no such conversation.
+
+    The row is changed before its head is followed, so that two who add at once do so one after the other.
+    """
+    head = await tx.row(int, TOUCH, conversation_id, owner, now)
+    if head is None:
+        return None
+    added = await add_segment(tx, owner, head, inputs, outputs)
+    await tx.execute("UPDATE conversations SET head = $2 WHERE id = $1", conversation_id, added)
+    return added
+
+
+def _record(conversation_id: str, owner: str, created_at: int, metadata: bytes) -> ConversationRecord:
+    return ConversationRecord(id=conversation_id, owner=owner, created_at=created_at, metadata=decoded(metadata))
+
+
+def _removed(segment: int, size: int) -> tuple[int, int]:
+    return segment, size

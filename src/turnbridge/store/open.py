@@ -1,0 +1,63 @@
+"""Opens the store behind a URL."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from turnbridge.store.chats import Chats
+from turnbridge.store.conversations import Conversations
+from turnbridge.store.database import Database
+from turnbridge.store.export import Export
+from turnbridge.store.migrations import migrate
+from turnbridge.store.responses import Responses
+from turnbridge.store.sqlite import SqliteDatabase
+from turnbridge.store.upkeep import Upkeep
+from turnbridge.turn.errors import BackendUnavailable
+
+STORE_FILE = "store.db"
+SQLITE_SCHEME = "sqlite:///"
+
+
+class SqlStore(Responses, Conversations, Chats, Upkeep, Export):
+    """The store, in a SQL database."""
+
+    async def aclose(self) -> None:
+        """Finish what is being written, and let go of the database."""
+        await self._database.aclose()
+
+
+def store_url(data_dir: Path) -> str:
+    """Return the URL of the store in the data directory."""
+    return f"{SQLITE_SCHEME}{data_dir / STORE_FILE}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file behind a URL; None if it is not SQLite's."""
+    return Path(url.removeprefix(SQLITE_SCHEME)) if url.startswith(SQLITE_SCHEME) else None
+
+
+async def open_store(url: str, *, now: Callable[[], float] = time.time) -> SqlStore:
+    """Return the store behind a URL, with the tables that this program needs."""
+    database = await database_at(url)
+    try:
+        await database.write(partial(migrate, dialect=database.dialect))
+    except BaseException:
+        await database.aclose()
+        raise
+    return SqlStore(database, now)
+
+
+async def database_at(url: str) -> Database:
+    """Return the database behind a URL, with whatever tables it has."""
+    file = sqlite_file(url)
+    if file is not None:
+        return SqliteDatabase(file)
+    try:
+        # An extra, and nobody else should wait for its import.
+        from turnbridge.store.postgres import PostgresDatabase  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable(
+            "A store in Postgres needs the extra: pip install 'turnbridge[postgres]'", code="store_unavailable"
+        ) from error
+    return await PostgresDatabase.connected(url)

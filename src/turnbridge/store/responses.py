@@ -1,0 +1,181 @@
+"""Responses: kept, read, ended, removed. A running one belongs to whoever extends its lease."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from turnbridge.engine.records import RUNNING, History, KeptItem, ResponseRecord
+from turnbridge.store.conversations import extend_conversation
+from turnbridge.store.database import Transaction, kept_text
+from turnbridge.store.part import Part
+from turnbridge.store.segments import add_outputs, add_segment, decoded, history, remove_unneeded
+from turnbridge.turn.errors import NotFound
+from turnbridge.turn.items import JsonObject
+
+IS_RUNNING = f"status IN ({', '.join(map(repr, sorted(RUNNING)))})"
+RECORD = "id, owner, created_at, status, background, body"
+
+
+class Responses(Part):
+    """The responses of a database."""
+
+    async def add_response(
+        self,
+        record: ResponseRecord,
+        *,
+        continues: int | None,
+        inputs: Sequence[KeptItem],
+        outputs: Sequence[KeptItem] = (),
+        conversation: str | None = None,
+        lease_until: float | None = None,
+    ) -> None:
+        """Keep a response after what it continues; `NotFound` if that was removed meanwhile."""
+        body = msgspec.json.encode(record.body)
+
+        async def add(tx: Transaction) -> None:
+            if conversation is None:
+                segment = await add_segment(tx, record.owner, continues, inputs, outputs)
+            else:
+                segment = await extend_conversation(
+                    tx, record.owner, conversation, inputs, outputs, now=int(self._now())
+                )
+            if segment is None:
+                raise NotFound("What this response continues was deleted meanwhile, so it is not kept.")
+            await tx.execute(
+                """
+                INSERT INTO responses (id, owner, created_at, status, background, segment, lease_until, size, body)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                """,
+                record.id,
+                record.owner,
+                record.created_at,
+                record.status,
+                int(record.background),
+                segment,
+                lease_until,
+                len(body),
+                body,
+            )
+
+        await self._database.write(add)
+
+    async def finish_response(
+        self, record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None
+    ) -> bool:
+        """Keep the end of a running response, and its stream; False if it does not run."""
+
+        async def finish(tx: Transaction) -> bool:
+            segment = await _end(tx, record, events)
+            if segment is None:
+                return False
+            await add_outputs(tx, record.owner, segment, outputs)
+            return True
+
+        return await self._database.write(finish)
+
+    async def cancel_response(self, record: ResponseRecord) -> bool:
+        """Replace a running response by its cancelled form; False if it does not run."""
+
+        async def cancel(tx: Transaction) -> bool:
+            return await _end(tx, record, None) is not None
+
+        return await self._database.write(cancel)
+
+    async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
+        """Return a response."""
+        sql = f"SELECT {RECORD} FROM responses WHERE id = $1 AND owner = $2"
+        return await self._database.read(lambda tx: tx.row(_record, sql, response_id, owner))
+
+    async def response_events(self, owner: str, response_id: str) -> bytes | None:
+        """Return the stream that was kept with a response, if one was."""
+        sql = "SELECT events FROM responses WHERE id = $1 AND owner = $2 AND events IS NOT NULL"
+        return await self._database.read(lambda tx: tx.row(bytes, sql, response_id, owner))
+
+    async def delete_response(self, owner: str, response_id: str) -> bool:
+        """Remove a response, and what of its history nothing else needs; False if there is none."""
+        sql = "DELETE FROM responses WHERE id = $1 AND owner = $2 RETURNING segment"
+
+        async def delete(tx: Transaction) -> bool:
+            segments = await tx.rows(int, sql, response_id, owner)
+            await remove_unneeded(tx, segments)
+            return bool(segments)
+
+        return await self._database.write(delete)
+
+    async def response_history(self, owner: str, response_id: str) -> History | None:
+        """Return the history that ends with a response."""
+
+        async def read(tx: Transaction) -> History | None:
+            sql = "SELECT segment FROM responses WHERE id = $1 AND owner = $2"
+            segment = await tx.row(int, sql, response_id, owner)
+            return None if segment is None else await history(tx, segment)
+
+        return await self._database.read(read)
+
+    async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
+        """Return those of the items that are kept, by id; the latest, where clients have used an id twice."""
+        sql = "SELECT id, body FROM items WHERE owner = $1 AND id = ANY($2) ORDER BY segment, position"
+        found = dict(await self._database.read(lambda tx: tx.rows(_named, sql, owner, ids)))
+        return {item_id: found[kept_text(item_id)] for item_id in ids if kept_text(item_id) in found}
+
+    async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
+        """Return the model's own items of each response in which it made one of these calls."""
+        sql = """
+            SELECT segment, body FROM items
+            WHERE is_output = 1 AND segment IN (
+                SELECT segment FROM items
+                WHERE owner = $1 AND is_output = 1 AND call_id IS NOT NULL AND call_id = ANY($2)
+            )
+            ORDER BY segment, position
+        """
+        answers: dict[int, list[JsonObject]] = {}
+        for segment, body in await self._database.read(lambda tx: tx.rows(_numbered, sql, owner, call_ids)):
+            answers.setdefault(segment, []).append(body)
+        return [tuple(items) for items in answers.values()]
+
+    async def extend_leases(self, ids: Sequence[str], until: float) -> set[str]:
+        """Extend the leases of running responses; return those that still run."""
+        sql = f"UPDATE responses SET lease_until = $2 WHERE id = ANY($1) AND {IS_RUNNING} RETURNING id"
+        return set(await self._database.write(lambda tx: tx.rows(str, sql, ids, until)))
+
+    async def lost_responses(self, now: float) -> Sequence[ResponseRecord]:
+        """Return the responses that should run, and whose lease has ended."""
+        sql = f"SELECT {RECORD} FROM responses WHERE lease_until < $1 AND {IS_RUNNING} ORDER BY created_at, id"
+        return await self._database.read(lambda tx: tx.rows(_record, sql, now))
+
+
+async def _end(tx: Transaction, record: ResponseRecord, events: bytes | None) -> int | None:
+    """Replace a running response by how it ended; return its segment."""
+    body = msgspec.json.encode(record.body)
+    return await tx.row(
+        int,
+        f"""
+        UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
+        WHERE id = $1 AND owner = $2 AND {IS_RUNNING} RETURNING segment
+        """,
+        record.id,
+        record.owner,
+        record.status,
+        body,
+        events,
+        len(body) + len(events or b""),
+    )
+
+
+def _record(response_id: str, owner: str, created_at: int, status: str, background: int, body: bytes) -> ResponseRecord:
+    return ResponseRecord(
+        id=response_id,
+        owner=owner,
+        created_at=created_at,
+        status=status,
+        background=background == 1,
+        body=decoded(body),
+    )
+
+
+def _named(item_id: str, body: bytes) -> tuple[str, JsonObject]:
+    return item_id, decoded(body)
+
+
+def _numbered(segment: int, body: bytes) -> tuple[int, JsonObject]:
+    return segment, decoded(body)

@@ -1,0 +1,129 @@
+"""Segments and their items: adding, reading up to the beginning, and removing what nobody needs."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from turnbridge.engine.records import History, KeptItem
+from turnbridge.store.database import Transaction
+from turnbridge.turn.items import JsonObject
+
+CHAIN = """
+    WITH RECURSIVE chain (id, parent, depth) AS (
+        SELECT id, parent, 0 FROM segments WHERE id = {start}
+        UNION ALL
+        SELECT s.id, s.parent, chain.depth + 1 FROM segments s JOIN chain ON s.id = chain.parent
+    )
+"""
+ADD_ITEM = """
+    INSERT INTO items (segment, position, is_output, owner, id, call_id, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""
+# Nobody adds to a segment while its row is locked, so what is not needed then is not needed at all.
+LOCK = "SELECT id FROM segments WHERE id = ANY($1) ORDER BY id FOR UPDATE"
+REMOVE_UNNEEDED = """
+    DELETE FROM segments
+    WHERE id = ANY($1)
+        AND NOT EXISTS (SELECT 1 FROM segments child WHERE child.parent = segments.id)
+        AND NOT EXISTS (SELECT 1 FROM responses WHERE responses.segment = segments.id)
+        AND NOT EXISTS (SELECT 1 FROM conversations WHERE conversations.head = segments.id)
+    RETURNING parent, size
+"""
+
+_encode = msgspec.json.encode
+
+
+def decoded(body: bytes) -> JsonObject:
+    """Return an object that was kept."""
+    return msgspec.json.decode(body, type=JsonObject)
+
+
+def kept_item(item_id: str, body: bytes) -> KeptItem:
+    """Return an item that was kept."""
+    return KeptItem(id=item_id, body=decoded(body))
+
+
+async def add_segment(
+    tx: Transaction, owner: str, parent: int | None, inputs: Sequence[KeptItem], outputs: Sequence[KeptItem] = ()
+) -> int | None:
+    """Add a segment and return its id; None if there is no such parent of this owner's."""
+    items = _rows(owner, inputs, 0, 0) + _rows(owner, outputs, len(inputs), 1)
+    size = sum(len(row[-1]) for row in items)
+    if parent is None:
+        added = await tx.row(int, "INSERT INTO segments (owner, size) VALUES ($1, $2) RETURNING id", owner, size)
+    else:
+        added = await tx.row(
+            int,
+            """
+            INSERT INTO segments (parent, owner, size)
+            SELECT id, owner, $3 FROM segments WHERE id = $1 AND owner = $2 RETURNING id
+            """,
+            parent,
+            owner,
+            size,
+        )
+    if added is not None and items:
+        await tx.execute_each(ADD_ITEM, [(added, *row) for row in items])
+    return added
+
+
+async def add_outputs(tx: Transaction, owner: str, segment: int, outputs: Sequence[KeptItem]) -> None:
+    """Add what the model made to a segment that holds what it was shown."""
+    if not outputs:
+        return
+    count = await tx.row(int, "SELECT coalesce(max(position) + 1, 0) FROM items WHERE segment = $1", segment)
+    rows = _rows(owner, outputs, count or 0, 1)
+    await tx.execute_each(ADD_ITEM, [(segment, *row) for row in rows])
+    size = sum(len(row[-1]) for row in rows)
+    await tx.execute("UPDATE segments SET size = size + $2 WHERE id = $1", segment, size)
+
+
+async def history(tx: Transaction, segment: int) -> History:
+    """Return the items from the beginning to the end of a segment; the outputs are this segment's only."""
+    found = await tx.rows(
+        _placed,
+        CHAIN.format(start="$1")
+        + """
+        SELECT chain.depth, items.is_output, items.id, items.body
+        FROM chain JOIN items ON items.segment = chain.id
+        ORDER BY chain.depth DESC, items.position
+        """,
+        segment,
+    )
+    return History(
+        segment=segment,
+        inputs=tuple(item for is_last_output, item in found if not is_last_output),
+        outputs=tuple(item for is_last_output, item in found if is_last_output),
+    )
+
+
+async def remove_unneeded(tx: Transaction, segments: Sequence[int]) -> int:
+    """Remove those of the segments that nothing needs, then likewise those before them; return the bytes freed."""
+    freed = 0
+    while segments:
+        await tx.execute(LOCK, segments)
+        removed = await tx.rows(_removed, REMOVE_UNNEEDED, segments)
+        freed += sum(size for _, size in removed)
+        segments = sorted({parent for parent, _ in removed if parent is not None})
+    return freed
+
+
+def _rows(
+    owner: str, items: Sequence[KeptItem], first: int, is_output: int
+) -> list[tuple[int, int, str, str, str | None, bytes]]:
+    return [
+        (position, is_output, owner, item.id, _call_id(item), _encode(item.body))
+        for position, item in enumerate(items, first)
+    ]
+
+
+def _call_id(item: KeptItem) -> str | None:
+    call_id = item.body.get("call_id")
+    return call_id if isinstance(call_id, str) else None
+
+
+def _placed(depth: int, is_output: int, item_id: str, body: bytes) -> tuple[bool, KeptItem]:
+    return depth == 0 and is_output == 1, kept_item(item_id, body)
+
+
+def _removed(parent: int | None, size: int) -> tuple[int | None, int]:
+    return parent, size

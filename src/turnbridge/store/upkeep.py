@@ -1,0 +1,133 @@
+"""Upkeep: how much is kept, and what is removed for its age or size.
+
+Removing goes in batches, each a transaction of its own: a store with a million rows goes on to serve meanwhile.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+
+from turnbridge.engine.records import Pruned, StoreFigures
+from turnbridge.store.database import Transaction
+from turnbridge.store.part import Part
+from turnbridge.store.responses import IS_RUNNING
+from turnbridge.store.segments import remove_unneeded
+
+# A batch of removals takes some 20 ms, which is how long a request that writes may be held up.
+BATCH = 200
+# After the end of everything that is kept: nothing is too young to be removed for its size.
+ANY_AGE = 2**62
+
+_SIZED = ("segments", "responses", "conversations", "chats")
+BYTES = f"CAST({' + '.join(f'(SELECT coalesce(sum(size), 0) FROM {table})' for table in _SIZED)} AS BIGINT)"
+FIGURES = f"""
+    SELECT
+        (SELECT count(*) FROM responses),
+        (SELECT count(*) FROM conversations),
+        (SELECT count(*) FROM chats),
+        (SELECT count(*) FROM items),
+        {BYTES},
+        (SELECT min(made) FROM (
+            SELECT min(created_at) AS made FROM responses
+            UNION ALL SELECT min(created_at) FROM conversations
+            UNION ALL SELECT min(created_at) FROM chats
+        ) AS oldest)
+"""
+# Each kind by its own index; a conversation is as old as its last change.
+OLDEST = f"""
+    SELECT kind, id FROM (
+        SELECT * FROM (
+            SELECT 'response' AS kind, id, created_at AS age FROM responses
+            WHERE created_at < $1 AND NOT {IS_RUNNING} ORDER BY created_at LIMIT {BATCH}
+        ) AS response
+        UNION ALL
+        SELECT * FROM (
+            SELECT 'conversation', id, changed_at FROM conversations
+            WHERE changed_at < $1 ORDER BY changed_at LIMIT {BATCH}
+        ) AS conversation
+        UNION ALL
+        SELECT * FROM (
+            SELECT 'chat', id, created_at FROM chats WHERE created_at < $1 ORDER BY created_at LIMIT {BATCH}
+        ) AS chat
+    ) AS oldest ORDER BY age LIMIT {BATCH}
+"""
+REMOVE = {
+    "response": "DELETE FROM responses WHERE id = ANY($1) RETURNING segment, size",
+    "conversation": "DELETE FROM conversations WHERE id = ANY($1) RETURNING head, size",
+    "chat": "DELETE FROM chats WHERE id = ANY($1) RETURNING NULL, size",
+}
+
+
+class Upkeep(Part):
+    """The upkeep of a database."""
+
+    async def figures(self) -> StoreFigures:
+        """Return how much is kept."""
+        (found,) = await self._database.read(lambda tx: tx.rows(_figures, FIGURES))
+        return found
+
+    async def prune(self, *, made_before: int | None = None, most_bytes: int | None = None) -> Pruned:
+        """Remove what is too old, then the oldest until the rest fits; running responses stay."""
+        removed: Counter[str] = Counter()
+        if made_before is not None:
+            while batch := await self._database.write(partial(_remove_older, made_before)):
+                removed += batch
+        if most_bytes is not None:
+            excess = sum(await self._database.read(lambda tx: tx.rows(int, f"SELECT {BYTES}"))) - most_bytes
+            while excess > 0:
+                batch, freed = await self._database.write(partial(_remove_excess, excess))
+                if not batch:
+                    break
+                removed += batch
+                excess -= freed
+        return Pruned(responses=removed["response"], conversations=removed["conversation"], chats=removed["chat"])
+
+    async def vacuum(self) -> None:
+        """Give the room of removed rows back to the system; writers wait meanwhile, in Postgres readers too."""
+        await self._database.run_alone(self._database.dialect.vacuum)
+
+
+async def _remove_older(made_before: int, tx: Transaction) -> Counter[str]:
+    """Remove a batch of what is too old; return how many of each kind."""
+    ids: dict[str, list[str]] = {}
+    for kind, found in await tx.rows(_kind_and_id, OLDEST, made_before):
+        ids.setdefault(kind, []).append(found)
+    removed: Counter[str] = Counter()
+    for kind, batch in ids.items():
+        count, _ = await _remove(tx, kind, batch)
+        removed[kind] += count
+    return removed
+
+
+async def _remove_excess(excess: int, tx: Transaction) -> tuple[Counter[str], int]:
+    """Remove the oldest until so many bytes are free, or the batch is done; return how many, and the bytes."""
+    removed: Counter[str] = Counter()
+    freed = 0
+    for kind, found in await tx.rows(_kind_and_id, OLDEST, ANY_AGE):
+        if freed >= excess:
+            break
+        count, size = await _remove(tx, kind, [found])
+        removed[kind] += count
+        freed += size
+    return removed, freed
+
+
+async def _remove(tx: Transaction, kind: str, ids: Sequence[str]) -> tuple[int, int]:
+    """Remove these, and what nothing else needs; return how many there were, and the bytes."""
+    removed = await tx.rows(_segment_and_size, REMOVE[kind], ids)
+    segments = [segment for segment, _ in removed if segment is not None]
+    return len(removed), sum(size for _, size in removed) + await remove_unneeded(tx, segments)
+
+
+def _figures(responses: int, conversations: int, chats: int, items: int, size: int, oldest: int | None) -> StoreFigures:
+    return StoreFigures(
+        responses=responses, conversations=conversations, chats=chats, items=items, bytes=size, oldest=oldest
+    )
+
+
+def _kind_and_id(kind: str, found: str) -> tuple[str, str]:
+    return kind, found
+
+
+def _segment_and_size(segment: int | None, size: int) -> tuple[int | None, int]:
+    return segment, size

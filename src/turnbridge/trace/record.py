@@ -1,0 +1,150 @@
+"""One line of the trace, and what must not stand in it.
+
+Pure: time and place are passed in. A secret is known by the name of its field, by its looks, or because it is one of
+the gateway's own keys.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from turnbridge.turn.items import Json
+
+Phase: TypeAlias = Literal["http_ingress", "backend_submission", "backend_io", "client_egress"]
+Direction: TypeAlias = Literal["inbound", "outbound"]
+Kind: TypeAlias = Literal[
+    "request",
+    "disconnect",
+    "response",
+    "sse",
+    "body",
+    "aborted",
+    "rpc_request",
+    "rpc_response",
+    "rpc_error",
+    "rpc_notification",
+    "unreadable",
+]
+
+REDACTED = "[redacted]"
+
+SECRET_WORDS = r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credential|private[-_]?key|bearer|token\b"
+"""What names of secrets have in them. `token` only at the end: `input_tokens` is a count."""
+
+SECRET_NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
+
+SECRET_LOOKS = (
+    # Keys of OpenAI and of many who copy its form; a shorter one is rather a word, such as `sk-learn`.
+    r"\bsk-[\w-]{12,}",
+    # What Codex has from a login. It begins where a word does, so that no text is searched twice.
+    r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",
+    r"(?<=\bbearer )[\w.~+/=-]{16,}",
+    # A field of JSON that is itself inside a string, such as the arguments of a call.
+    rf'(?P<field>"[\w-]{{0,40}}(?:{SECRET_WORDS})[\w-]{{0,20}}\\*"\s*:\s*\\*")[^"\\]+',
+    rf"(?P<query>(?:^|[?&])[\w-]{{0,40}}(?:{SECRET_WORDS})=)[^&\s]+",
+)
+
+SIGNS = (
+    *("sk-", ".eyj", "bearer", "authorization", "api_key", "api-key", "apikey"),
+    *("secret", "passw", "cookie", "credential", "private", "token"),
+)
+"""A text that has none of these holds nothing of that kind. To look for them is ten times as quick."""
+
+SHORTEST_KEY = 8
+"""A key of the gateway's own that is shorter could be an ordinary word, and is only removed where keys are sent."""
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a body that is no JSON, or not JSON for us, is met with."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message on one of the wires; a field that has nothing to tell is left out."""
+
+    time: str
+    """When, in UTC, to the millisecond."""
+    ms: float
+    """The same on a clock that does not jump; only differences between lines of one run mean something."""
+    phase: Phase
+    direction: Direction
+    """As the gateway sees it."""
+    kind: Kind
+    request_id: str | None = None
+    worker_pid: int | None = None
+    thread_id: str | None = None
+    turn_id: str | None = None
+    method: str | None = None
+    size: int | None = None
+    """The bytes of the message, or of its body, as it was on the wire."""
+    cut: bool = False
+    """Whether the payload is only the beginning, as a text."""
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """A message as it may be written down: JSON."""
+
+    raw: msgspec.Raw
+    cut: bool = False
+
+
+class Redaction:
+    """Makes payloads: without secrets, and no longer than wanted."""
+
+    def __init__(self, *, keys: Iterable[str] = (), limit: int = 0) -> None:
+        """Take the gateway's own keys, and the most bytes of a body (0 for all)."""
+        known = [key for key in keys if len(key) >= SHORTEST_KEY]
+        self._secrets = re.compile("|".join((*map(re.escape, known), *SECRET_LOOKS)), re.IGNORECASE)
+        self._signs = (*SIGNS, *(key.lower() for key in known))
+        self._limit = limit
+
+    def body(self, data: bytes) -> Payload:
+        """Return a body: as JSON if it is JSON, else as a text."""
+        try:
+            return self.value(msgspec.json.decode(data))
+        except UNREADABLE:
+            return self.value(data.decode(errors="replace"))
+
+    def value(self, value: Json) -> Payload:
+        """Return a value that was a message."""
+        whole = msgspec.json.encode(self.clean(value))
+        if not self._limit or len(whole) <= self._limit:
+            return Payload(raw=msgspec.Raw(whole))
+        beginning = whole[: self._limit].decode(errors="ignore")
+        return Payload(raw=msgspec.Raw(msgspec.json.encode(beginning)), cut=True)
+
+    def text(self, text: str) -> str:
+        """Return a text without what looks like a secret."""
+        lowered = text.lower()
+        suspicious = any(sign in lowered for sign in self._signs)
+        return self._secrets.sub(_redacted, text) if suspicious else text
+
+    def clean(self, value: Json, *, secret: bool = False, of_schema: bool = False) -> Json:
+        """Return a value without secrets: `secret` says that its name is one's, `of_schema` that it only names them."""
+        if isinstance(value, str):
+            return REDACTED if secret and value else self.text(value)
+        if isinstance(value, list):
+            return [self.clean(inner, secret=secret) for inner in value]
+        if isinstance(value, dict):
+            return {
+                self.text(name): self.clean(
+                    inner,
+                    # A JSON Schema describes a password; it does not tell it.
+                    secret=secret or (_names_a_secret(name) and not (of_schema and isinstance(inner, dict))),
+                    of_schema=name == "properties",
+                )
+                for name, inner in value.items()
+            }
+        return value
+
+
+def _names_a_secret(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
+
+
+def _redacted(found: re.Match[str]) -> str:
+    """Return a secret's replacement; what comes before it stays, so that one sees what it was."""
+    return (found["field"] or found["query"] or "") + REDACTED

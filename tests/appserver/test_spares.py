@@ -1,0 +1,106 @@
+"""Threads that are started ahead: for what comes again, once for each request, and never instead of an error."""
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.gateway import running_bridge
+from turnbridge.appserver import spares as module
+from turnbridge.appserver.connection import CallRefused, Connection
+from turnbridge.appserver.spares import MOST_SPARES, SpareThreads
+from turnbridge.demo.replies import answer, message
+from turnbridge.turn.items import JsonObject
+
+pytestmark = pytest.mark.anyio
+
+KIND: JsonObject = {"model": "m"}
+
+
+class Codex:
+    """Starts threads `t1`, `t2`, ... as soon as it is asked, or refuses to."""
+
+    def __init__(self) -> None:
+        self.started: list[JsonObject] = []
+        self.refuses = False
+        self.connection = Connection(self._take)
+
+    def _take(self, line: bytes) -> None:
+        request = msgspec.json.decode(line)
+        self.started.append(request["params"])
+        result: JsonObject = {"result": {"thread": {"id": f"t{len(self.started)}"}}}
+        refusal: JsonObject = {"error": {"code": -32600, "message": "no"}}
+        told = {"id": request["id"], **(refusal if self.refuses else result)}
+        asyncio.get_running_loop().call_soon(self.connection.receive, msgspec.json.encode(told) + b"\n")
+
+
+async def test_what_comes_again_is_started_ahead_and_given_to_one_request_only() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for expected, ready in (("t1", 0), ("t2", 1), ("t3", 1), ("t4", 1)):
+        assert await spares.take(KIND) == expected
+        spares.refill(KIND)
+        spares.refill(KIND)
+        assert len(spares) == ready
+    # The fifth is just being started, for the request to come.
+    assert await spares.take(KIND) == "t5"
+
+
+async def test_only_the_very_same_parameters_share_a_thread() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for _ in range(2):
+        await spares.take(KIND)
+    spares.refill(KIND)
+    assert await spares.take({"model": "m", "baseInstructions": ""}) == "t3"
+    assert await spares.take(KIND) == "t4"
+
+
+async def test_a_spare_that_could_not_be_started_is_started_again_when_it_is_needed() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for _ in range(2):
+        await spares.take(KIND)
+    codex.refuses = True
+    spares.refill(KIND)
+    with pytest.raises(CallRefused):
+        await spares.take(KIND)
+    codex.refuses = False
+    assert await spares.take(KIND) == "t5"
+
+
+async def test_a_spare_that_codex_may_have_let_go_of_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for _ in range(2):
+        await spares.take(KIND)
+    spares.refill(KIND)
+    while len(codex.started) < 3:
+        await asyncio.sleep(0)
+    monkeypatch.setattr(module, "OLDEST_S", 0)
+    assert await spares.take(KIND) == "t4"
+
+
+async def test_the_number_of_spares_is_bounded() -> None:
+    spares = SpareThreads(Codex().connection)
+    for number, _ in itertools.product(range(MOST_SPARES + 3), range(2)):
+        await spares.take({"model": str(number)})
+        spares.refill({"model": str(number)})
+    assert len(spares) == MOST_SPARES
+
+
+@pytest.mark.real
+async def test_a_real_conversation_in_a_spare_thread_is_like_any_other(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path) as bridge:
+        for turn in range(4):
+            bridge.script(answer(message(f"answer {turn}")))
+            response = await bridge.client.responses.create(model="gpt-5.5", input=f"question {turn}")
+            assert response.output_text == f"answer {turn}"
+            seen = bridge.seen()
+            assert "question" in str(seen["input"])
+            assert len(str(seen["input"]).split("question")) == 2, "only this request's item is there"
+        (worker,) = bridge.gateway.pool.workers
+        assert len(worker.spares) == 1
+        assert worker.threads == 4

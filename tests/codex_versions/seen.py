@@ -1,0 +1,62 @@
+"""What reaches the model through Codex 0.92.0, apart from what the client sent."""
+
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE
+
+MODEL = "gpt-5.2"
+
+# The patch tool is declared for models that know it, as this one does.
+BUILT_IN_TOOLS = [
+    "list_mcp_resources",
+    "list_mcp_resource_templates",
+    "read_mcp_resource",
+    "update_plan",
+    "apply_patch",
+    "view_image",
+]
+assert set(BUILT_IN_TOOLS) < set(BUILT_IN)
+
+
+def text(said: str) -> JsonObject:
+    """Return a text of an input."""
+    return {"type": "input_text", "text": said}
+
+
+def image(url: str) -> list[JsonObject]:
+    """Return an image of an input, in the tags that this Codex puts round it."""
+    return [text("<image>"), {"type": "input_image", "image_url": url}, text("</image>")]
+
+
+def as_seen(request: JsonObject) -> tuple[list[str], list[Json], list[str]]:
+    """Return the developer's instructions, the content of the client's input, and the names of its tools.
+
+    All that Codex adds by itself is held to be exactly what is known, and left out.
+    """
+    items, tools = request["input"], request["tools"]
+    assert isinstance(items, list)
+    assert isinstance(tools, list)
+    permissions, developer, environment, *rest = [item for item in items if isinstance(item, dict)]
+    assert _only_text(permissions, "developer").startswith("<permissions instructions>")
+    assert _only_text(environment, "user").startswith("<environment_context>")
+    told = _only_text(developer, "developer")
+    assert told.startswith(NO_WORKSPACE)
+    names = [str(tool.get("name", tool["type"])) for tool in tools if isinstance(tool, dict)]
+    assert names[: len(BUILT_IN_TOOLS)] == BUILT_IN_TOOLS
+    (asked,) = rest
+    assert asked["role"] == "user"
+    content = asked["content"]
+    assert isinstance(content, list)
+    return (
+        [part for part in told.removeprefix(NO_WORKSPACE).split("\n\n") if part],
+        content,
+        names[len(BUILT_IN_TOOLS) :],
+    )
+
+
+def _only_text(item: JsonObject, role: str) -> str:
+    match item:
+        case {"type": "message", "role": str(speaker), "content": [{"type": "input_text", "text": str(said)}]}:
+            assert speaker == role
+            return said
+        case _:
+            raise AssertionError(item)

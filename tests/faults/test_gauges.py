@@ -1,0 +1,61 @@
+"""What an operator sees in `/metrics` of turns, threads and app-servers, while they come and go."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from soak.asking import CHAT, RESPONSES, Ending, ask
+from soak.patience import until
+from tests.support.gateway import Bridge, running_bridge
+from turnbridge.demo.replies import Wait, answer, function_call, message
+from turnbridge.turn.items import JsonObject
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+LOOK: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+GAUGES = ("turns_running", "requests_waiting", "turns_parked", "threads_warm", "workers", "worker_deaths")
+ASK: JsonObject = {"model": "gpt-5.5", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+WELL = Ending(status=200, text="Well.")
+
+
+async def shown(bridge: Bridge) -> tuple[float, ...]:
+    """Return the gauges, in their order."""
+    lines = (await bridge.http.get("/metrics")).text.splitlines()
+    values = {name: float(value) for name, _, value in (line.partition(" ") for line in lines if line[:1] != "#")}
+    return tuple(values[f"turnbridge_{name}"] for name in GAUGES)
+
+
+async def test_the_gauges_follow_turns_threads_and_app_servers(tmp_path: Path) -> None:
+    settings = {"WORKER_COUNT": 2, "PROXY_MAX_TURNS": 1, "PROXY_WARM_THREADS_MAX": 8}
+    async with running_bridge(tmp_path, **settings) as bridge:
+        pool = bridge.gateway.pool
+        await until(lambda: len(pool.workers) == 2)
+        assert await shown(bridge) == (0, 0, 0, 0, 2, 0)
+        gate = asyncio.Event()
+        bridge.script(answer(Wait(gate=gate), message("Well.")), answer(function_call("look", "{}")))
+        running = asyncio.ensure_future(ask(bridge.http, CHAT, ASK))
+        await bridge.model.until(lambda model: model.active == 1)
+        waiting = asyncio.ensure_future(
+            ask(bridge.http, RESPONSES, {"model": "gpt-5.5", "input": "hi", "tools": [LOOK]})
+        )
+        await until(lambda: bridge.gateway.admission.waiting == 1)
+        assert await shown(bridge) == (1, 1, 0, 0, 2, 0)
+        gate.set()
+        assert await running == WELL
+        assert (await waiting).calls
+        assert await shown(bridge) == (0, 0, 1, 1, 2, 0)
+        waited_ms = int((await waiting).headers["x-turnbridge-queued-ms"])
+        assert bridge.gateway.admission.waited_s == pytest.approx(waited_ms / 1000, abs=0.01)
+        assert f"turnbridge_queue_seconds {bridge.gateway.admission.waited_s}" in (
+            await bridge.http.get("/metrics")
+        ).text.splitlines()
+        died = pool.workers[0]
+        os.kill(died.process.pid, signal.SIGKILL)
+        await until(lambda: died not in pool.workers and len(pool.workers) == 2)
+        assert (await shown(bridge))[-2:] == (2, 1)
+        bridge.gateway.calls.close()
+        bridge.gateway.warm.close()
+        assert (await shown(bridge))[2:4] == (0, 0)

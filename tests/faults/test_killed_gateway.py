@@ -1,0 +1,150 @@
+"""A gateway that is killed at any moment: what it kept is whole, and what it was making has failed, with a reason."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from soak.asking import RESPONSES
+from soak.gateway import API_KEY, gateway_process
+from turnbridge.demo.replies import Pause, Reply, Wait, answer, message, reasoning
+from turnbridge.demo.server import ScriptedModel
+from turnbridge.engine.records import History
+from turnbridge.store.open import open_store, store_url
+from turnbridge.turn.items import JsonObject
+from turnbridge.web.background import LEASE_S, LOST
+from turnbridge.web.state import owner_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+PATIENCE_S = 20
+ONE = {"WORKER_COUNT": 1}
+
+
+async def ended(http: httpx2.AsyncClient, response_id: str) -> JsonObject:
+    """Poll until a response has ended."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found: JsonObject = (await http.get(f"{RESPONSES}/{response_id}")).json()
+            if found["status"] not in ("queued", "in_progress"):
+                return found
+
+
+async def test_a_response_in_the_background_has_failed_after_its_gateway_was_killed(tmp_path: Path) -> None:
+    endless = answer(message("begun", pieces=["begun", Wait(gate=asyncio.Event())]))
+    async with ScriptedModel(lambda _: endless) as model:
+        async with gateway_process(tmp_path, model.base_url, ONE) as gateway, gateway.client() as http:
+            await gateway.ready()
+            asked: JsonObject = {"model": "gpt-5.5", "input": "hi", "background": True}
+            begun = (await http.post(RESPONSES, json=asked)).json()
+            await model.until(lambda model: model.active == 1)
+            gateway.send(signal.SIGKILL)
+            await gateway.process.wait()
+        model.respond = lambda _: answer(message("Well."))
+        async with gateway_process(tmp_path, model.base_url, ONE) as gateway, gateway.client() as http:
+            await gateway.ready()
+            # Its gateway might still be there, for all that the other one knows.
+            assert (await http.get(f"{RESPONSES}/{begun['id']}")).json()["status"] == "queued"
+            await end_lease(tmp_path / "data", begun["id"])
+            failed = await ended(http, begun["id"])
+            error: JsonObject = {"code": "server_error", "message": LOST}
+            assert failed == {**begun, "status": "failed", "error": error}
+            after = {"model": "gpt-5.5", "input": "again", "previous_response_id": begun["id"]}
+            assert (await http.post(RESPONSES, json=after)).json()["status"] == "completed"
+
+
+async def end_lease(data_dir: Path, response_id: str) -> None:
+    """Let the time of a lease be over at once: it is what the other gateway waits for."""
+    store = await open_store(store_url(data_dir))
+    try:
+        (lost,) = await store.lost_responses(time.time() + LEASE_S)
+        assert lost.id == response_id
+        await store.extend_leases([response_id], time.time() - 1)
+    finally:
+        await store.aclose()
+
+
+def text_for(question: str) -> str:
+    return f"Answer to {question}: {'x' * 5000}"
+
+
+def respond(request: JsonObject) -> Reply:
+    """Answer the last question, some time or other."""
+    items = request["input"]
+    assert isinstance(items, list)
+    last = items[-1]
+    assert isinstance(last, dict)
+    question = json.loads(json.dumps(last["content"]))[0]["text"]
+    number = int(question.split()[-1])
+    thought = reasoning([f"About {question}"], encrypted=f"sealed {question}")
+    return answer(thought, Pause(seconds=number % 5 / 100), message(text_for(question)))
+
+
+def asked_for(times: int) -> Callable[[ScriptedModel], bool]:
+    return lambda model: model.received >= times
+
+
+async def ask_on(http: httpx2.AsyncClient, name: str, heard: dict[str, JsonObject]) -> None:
+    """Go on with a conversation until the gateway is gone; note every answer that was read to its end."""
+    previous: str | None = None
+    number = 0
+    with contextlib.suppress(httpx2.HTTPError):
+        while True:
+            asked: JsonObject = {"model": "gpt-5.5", "input": f"{name} {number}", "previous_response_id": previous}
+            response = (await http.post(RESPONSES, json=asked)).json()
+            assert response["status"] == "completed"
+            heard[response["id"]] = response
+            previous, number = response["id"], number + 1
+
+
+async def test_every_answer_that_was_read_is_kept_and_none_is_half_there(tmp_path: Path) -> None:
+    heard: dict[str, JsonObject] = {}
+    async with ScriptedModel(respond) as model:
+        for moment in (10, 35):
+            async with gateway_process(tmp_path, model.base_url, ONE) as gateway, gateway.client() as http:
+                await gateway.ready()
+                clients = [asyncio.ensure_future(ask_on(http, f"{moment}-{n}", heard)) for n in range(4)]
+                async with asyncio.timeout(PATIENCE_S):
+                    await model.until(asked_for(moment))
+                gateway.send(signal.SIGKILL)
+                await asyncio.gather(*clients)
+    store = await open_store(store_url(tmp_path / "data"))
+    try:
+        kept = [line["body"] async for line in store.export() if line["kind"] == "response"]
+        for response in kept:
+            assert isinstance(response, dict)
+            history = await store.response_history(owner_of(API_KEY), str(response["id"]))
+            assert history is not None
+            check_whole(response, history)
+    finally:
+        await store.aclose()
+    by_id = {str(response["id"]): response for response in kept if isinstance(response, dict)}
+    assert heard
+    assert {response_id: by_id.get(response_id) for response_id in heard} == heard
+
+
+def check_whole(response: JsonObject, history: History) -> None:
+    """Assert that a response is complete, and that its history has every question and answer up to it."""
+    *before, asked = history.inputs
+    question = str(asked.body["content"])
+    name, number = question.split()
+    assert response["status"] == "completed"
+    told = [str(item.body.get("content") or item.body.get("encrypted_content")) for item in before]
+    expected = [
+        text
+        for earlier in (f"{name} {n}" for n in range(int(number)))
+        for text in (earlier, f"sealed {earlier}", text_for(earlier))
+    ]
+    assert len(told) == len(expected)
+    assert all(text in entry for text, entry in zip(expected, told, strict=True))
+    thought, spoken = (item.body for item in history.outputs)
+    assert (thought["encrypted_content"], spoken["status"]) == (f"sealed {question}", "completed")
+    shown = {name: value for name, value in thought.items() if name != "encrypted_content"}
+    assert response["output"] == [shown, spoken]
+    assert text_for(question) in str(spoken["content"])

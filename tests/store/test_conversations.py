@@ -1,0 +1,112 @@
+"""Conversations: a history with an end that moves."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.store.samples import EMPTY, OWNER, conversation, items, names_in, names_of, response, rows, say
+from turnbridge.engine.records import IN_PROGRESS
+from turnbridge.store.open import SqlStore
+from turnbridge.turn.errors import NotFound
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_conversation_is_read_as_it_was_kept(store: SqlStore) -> None:
+    first = items("a", "b")
+    await store.add_conversation(conversation("c"), first)
+    assert await store.conversation(OWNER, "c") == conversation("c")
+    history = await store.conversation_history(OWNER, "c")
+    assert history is not None
+    assert history.inputs == tuple(first)
+
+
+async def test_a_conversation_may_begin_empty(store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), [])
+    assert await names_in(store, "c") == []
+    assert await store.append_items(OWNER, "c", items("a"))
+    assert await names_in(store, "c") == ["a"]
+
+
+async def test_responses_and_items_follow_one_another_in_a_conversation(store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), items("a"))
+    await store.add_response(
+        response("r1"), continues=None, inputs=items("b"), outputs=items("c", "d"), conversation="c"
+    )
+    assert await store.append_items(OWNER, "c", items("e", "f"))
+    await store.add_response(response("r2"), continues=None, inputs=items("g"), outputs=items("h"), conversation="c")
+    assert await names_in(store, "c") == list("abcdefgh")
+    assert await names_of(store, "r1") == (["a", "b"], ["c", "d"])
+    assert await names_of(store, "r2") == (list("abcdefg"), ["h"])
+
+
+async def test_a_response_that_runs_in_a_conversation_has_its_place_there(store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), items("a"))
+    running = response("r1", status=IN_PROGRESS)
+    await store.add_response(running, continues=None, inputs=items("b"), conversation="c", lease_until=100)
+    await store.append_items(OWNER, "c", items("d"))
+    await store.finish_response(replace(running, status="completed"), outputs=items("c"), events=None)
+    assert await names_in(store, "c") == ["a", "b", "c", "d"]
+
+
+async def test_a_response_from_a_conversation_can_be_continued_outside(store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), items("a"))
+    await store.add_response(response("r1"), continues=None, inputs=items("b"), conversation="c")
+    await say(store, "r2", ["x"], ["y"], after="r1")
+    assert await names_of(store, "r2") == (["a", "b", "x"], ["y"])
+    assert await names_in(store, "c") == ["a", "b"]
+
+
+async def test_metadata_is_replaced(store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), [])
+    assert await store.update_conversation(OWNER, "c", {"k": "v"})
+    assert await store.conversation(OWNER, "c") == replace(conversation("c"), metadata={"k": "v"})
+
+
+async def test_a_removed_conversation_leaves_what_its_responses_need(url: str, store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), items("a"))
+    await store.add_response(response("r1"), continues=None, inputs=items("b"), outputs=items("c"), conversation="c")
+    await store.append_items(OWNER, "c", items("d"))
+    assert [await store.delete_conversation(OWNER, "c") for _ in range(2)] == [True, False]
+    assert await names_of(store, "r1") == (["a", "b"], ["c"])
+    assert await rows(url) == {**EMPTY, "segments": 2, "items": 3, "responses": 1}
+    await store.delete_response(OWNER, "r1")
+    assert await rows(url) == EMPTY
+
+
+async def test_a_removed_response_leaves_its_conversation_whole(url: str, store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), items("a"))
+    await store.add_response(response("r1"), continues=None, inputs=items("b"), outputs=items("c"), conversation="c")
+    await store.delete_response(OWNER, "r1")
+    assert await names_in(store, "c") == ["a", "b", "c"]
+    await store.delete_conversation(OWNER, "c")
+    assert await rows(url) == EMPTY
+
+
+async def test_a_removed_item_is_gone_from_every_history(store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), items("a", "b"))
+    await store.add_response(response("r1"), continues=None, inputs=items("d"), outputs=items("e"), conversation="c")
+    await say(store, "r2", ["f"], [], after="r1")
+    assert [await store.delete_item(OWNER, "c", name) for name in ("b", "e", "b")] == [True, True, False]
+    assert await names_in(store, "c") == ["a", "d"]
+    assert await names_of(store, "r1") == (["a", "d"], [])
+    assert await names_of(store, "r2") == (["a", "d", "f"], [])
+    assert await store.items(OWNER, ["b", "e"]) == {}
+
+
+async def test_an_item_of_another_conversation_is_not_removed(store: SqlStore) -> None:
+    await store.add_conversation(conversation("c"), items("a"))
+    await store.add_conversation(conversation("d"), items("b"))
+    assert not await store.delete_item(OWNER, "c", "b")
+    assert await names_in(store, "d") == ["b"]
+
+
+async def test_nothing_is_added_to_a_conversation_that_is_not_there(url: str, store: SqlStore) -> None:
+    assert not await store.append_items(OWNER, "c", items("a"))
+    assert not await store.update_conversation(OWNER, "c", {})
+    assert not await store.delete_item(OWNER, "c", "a")
+    assert await store.conversation(OWNER, "c") is None
+    assert await store.conversation_history(OWNER, "c") is None
+    with pytest.raises(NotFound):
+        await store.add_response(response("r"), continues=None, inputs=items("a"), conversation="c")
+    assert await rows(url) == EMPTY

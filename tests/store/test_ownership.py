@@ -1,0 +1,82 @@
+"""What belongs to one key does not exist for another."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.store.samples import OWNER, STRANGER, call, chat, conversation, items, names_in, names_of, response, rows
+from turnbridge.engine.records import IN_PROGRESS, ChatQuery
+from turnbridge.store.open import SqlStore
+from turnbridge.turn.errors import NotFound
+
+pytestmark = pytest.mark.anyio
+
+ATTEMPTS: dict[str, tuple[Callable[[SqlStore], Awaitable[object]], object]] = {
+    "response": (lambda store: store.response(STRANGER, "r1"), None),
+    "events": (lambda store: store.response_events(STRANGER, "r1"), None),
+    "history": (lambda store: store.response_history(STRANGER, "r1"), None),
+    "finish": (
+        lambda store: store.finish_response(replace(response("run"), owner=STRANGER), outputs=[], events=None),
+        False,
+    ),
+    "cancel": (lambda store: store.cancel_response(replace(response("run"), owner=STRANGER)), False),
+    "delete response": (lambda store: store.delete_response(STRANGER, "r1"), False),
+    "items": (lambda store: store.items(STRANGER, ["a", "call"]), {}),
+    "calls": (lambda store: store.answers_with_calls(STRANGER, ["one"]), []),
+    "conversation": (lambda store: store.conversation(STRANGER, "c"), None),
+    "conversation history": (lambda store: store.conversation_history(STRANGER, "c"), None),
+    "update": (lambda store: store.update_conversation(STRANGER, "c", {}), False),
+    "append": (lambda store: store.append_items(STRANGER, "c", items("x")), False),
+    "delete item": (lambda store: store.delete_item(STRANGER, "c", "a"), False),
+    "delete conversation": (lambda store: store.delete_conversation(STRANGER, "c"), False),
+    "chat": (lambda store: store.chat(STRANGER, "chat"), None),
+    "chats": (lambda store: store.chats(STRANGER, ChatQuery()), ([], False)),
+    "chats after": (lambda store: store.chats(STRANGER, ChatQuery(after="chat", newest_first=True)), ([], False)),
+    "update chat": (lambda store: store.update_chat(replace(chat("chat"), owner=STRANGER)), False),
+    "delete chat": (lambda store: store.delete_chat(STRANGER, "chat"), False),
+}
+
+
+@pytest.fixture
+async def full(store: SqlStore) -> SqlStore:
+    """Return a store in which somebody has something of each kind."""
+    await store.add_conversation(conversation("c"), items("a"))
+    await store.add_response(
+        response("r1"), continues=None, inputs=items("b"), outputs=[call("call", "one")], conversation="c"
+    )
+    await store.add_response(response("run", status=IN_PROGRESS), continues=None, inputs=[], lease_until=100)
+    await store.add_chat(chat("chat"))
+    return store
+
+
+@pytest.mark.parametrize(("attempt", "outcome"), ATTEMPTS.values(), ids=ATTEMPTS.keys())
+async def test_another_key_finds_and_changes_nothing(
+    url: str, full: SqlStore, attempt: Callable[[SqlStore], Awaitable[object]], outcome: object
+) -> None:
+    before = await rows(url)
+    assert await attempt(full) == outcome
+    assert await rows(url) == before
+    assert await names_of(full, "r1") == (["a", "b"], ["call"])
+    assert await names_in(full, "c") == ["a", "b", "call"]
+    assert await full.response(OWNER, "run") == response("run", status=IN_PROGRESS)
+    assert await full.conversation(OWNER, "c") == conversation("c")
+    assert await full.chat(OWNER, "chat") == chat("chat")
+
+
+async def test_another_key_cannot_continue_a_history(url: str, full: SqlStore) -> None:
+    history = await full.response_history(OWNER, "r1")
+    assert history is not None
+    before = await rows(url)
+    theirs = replace(response("r2"), owner=STRANGER)
+    with pytest.raises(NotFound):
+        await full.add_response(theirs, continues=history.segment, inputs=[])
+    with pytest.raises(NotFound):
+        await full.add_response(theirs, continues=None, inputs=[], conversation="c")
+    assert await rows(url) == before
+
+
+async def test_each_key_has_its_own_items_under_one_id(full: SqlStore) -> None:
+    await full.add_response(replace(response("r2"), owner=STRANGER), continues=None, inputs=[call("a", "one")])
+    assert await full.items(STRANGER, ["a"]) == {"a": call("a", "one").body}
+    assert await full.items(OWNER, ["a"]) == {"a": items("a")[0].body}

@@ -1,0 +1,130 @@
+"""What a payload looks like in the trace, and what never stands in it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnbridge.trace.record import REDACTED, Payload, Redaction
+from turnbridge.turn.items import Json
+
+OWN_KEY = "my own key"
+
+
+def shown(payload: Payload) -> Any:
+    return json.loads(bytes(payload.raw))
+
+
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ({"authorization": "Basic YTpi"}, {"authorization": REDACTED}),
+        ({"x-api-key": "k", "Api-Key": "k"}, {"x-api-key": REDACTED, "Api-Key": REDACTED}),
+        ({"cookie": "a=b", "set-cookie": "c=d"}, {"cookie": REDACTED, "set-cookie": REDACTED}),
+        ({"access_token": "t", "refreshToken": "t"}, {"access_token": REDACTED, "refreshToken": REDACTED}),
+        ({"a": [{"b": {"client_secret": "s"}}]}, {"a": [{"b": {"client_secret": REDACTED}}]}),
+        ({"credentials": {"user": "u", "n": 1}}, {"credentials": {"user": REDACTED, "n": 1}}),
+        ({"api_keys": ["a", "b"]}, {"api_keys": [REDACTED, REDACTED]}),
+        ("use sk-proj-abcDEF0123456789_-x now", f"use {REDACTED} now"),
+        (f"logged in with {JWT}.", f"logged in with {REDACTED}."),
+        ("Authorization: Bearer 0123456789abcdef", f"Authorization: Bearer {REDACTED}"),
+        ('{"city": "Rome", "api_key": "abc"}', f'{{"city": "Rome", "api_key": "{REDACTED}"}}'),
+        ('in a string: \\"password\\": \\"abc\\"', f'in a string: \\"password\\": \\"{REDACTED}\\"'),
+        ("https://example.test/?a=1&access_token=abc&b=2", f"https://example.test/?a=1&access_token={REDACTED}&b=2"),
+        (f"my key is {OWN_KEY}", f"my key is {REDACTED}"),
+        ({OWN_KEY: 1}, {REDACTED: 1}),
+    ],
+)
+def test_a_secret_is_known_by_its_name_or_its_looks_or_because_it_is_ours(value: Json, kept: Json) -> None:
+    assert shown(Redaction(keys=[OWN_KEY]).value(value)) == kept
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"input_tokens": 5, "max_tokens": 7, "token_budget": "large"},
+        {"prompt_cache_key": "abc", "encrypted_content": "gAAAA", "metadata": {"note": "x"}},
+        {"properties": {"password": {"type": "string", "description": "A secret word."}}, "required": ["password"]},
+        {"api_key": None, "secret": "", "token": 3, "credential": True},
+        "task-oriented sk-learn, a bearer of news, the password: think of one, api_key = get_key()",
+        [1, 2.5, None, True, "ünï", {"": []}],
+    ],
+)
+def test_what_is_no_secret_stays_as_it_was(value: Json) -> None:
+    assert shown(Redaction(keys=[OWN_KEY, "", "short"]).value(value)) == value
+
+
+NAMES = """authorization api_key api-key apiKey client_secret password passwd cookie credential private_key bearer
+    accessToken X-TOKEN"""
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_a_name_is_a_secrets_in_json_in_json_inside_a_string_and_in_a_query(name: str) -> None:
+    redaction = Redaction()
+    assert redaction.clean({name: "abc"}) == {name: REDACTED}
+    assert redaction.text(f'{{"{name}": "abc"}}') == f'{{"{name}": "{REDACTED}"}}'
+    assert redaction.text(f"a=b&{name}=abc") == f"a=b&{name}={REDACTED}"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["-eyJaaaaaaaaa", "eyJaaaaaaaa.x", '"api_', '"tokens":"', "?a-", "bearer ", "sk-short "],
+)
+def test_a_long_text_full_of_beginnings_is_searched_in_no_time(piece: str) -> None:
+    text = f"token .eyJ {piece * 100_000}"
+    assert Redaction().text(text) == text
+
+
+def test_a_schema_that_holds_a_secret_beside_its_description_is_cleaned() -> None:
+    value: Json = {"properties": {"password": "hunter2"}}
+    assert shown(Redaction().value(value)) == {"properties": {"password": REDACTED}}
+
+
+@pytest.mark.parametrize(
+    ("body", "payload"),
+    [
+        (b'{"a": 1}', {"a": 1}),
+        (b" [1] ", [1]),
+        (b"plain text", "plain text"),
+        (b"\xff\xfe", "��"),
+        (b'{"a": "\\ud800"}', '{"a": "\\ud800"}'),
+        (b'{"api_key": "abc", broken', '{"api_key": "[redacted]", broken'),
+        (b"[" * 5000, "[" * 5000),
+        (b"[" * 700 + b"]" * 700, "[" * 700 + "]" * 700),
+    ],
+    ids=["object", "list", "text", "bytes", "surrogate", "broken", "deep and broken", "too deep for us"],
+)
+def test_a_body_is_json_where_it_is_json_and_else_a_text(body: bytes, payload: Json) -> None:
+    assert shown(Redaction().body(body)) == payload
+
+
+@given(st.binary())
+def test_whatever_the_bytes_are_the_payload_is_json(body: bytes) -> None:
+    shown(Redaction(limit=10).body(body))
+
+
+@pytest.mark.parametrize(
+    ("limit", "payload", "cut"),
+    [
+        (0, {"text": "äöü"}, False),
+        (17, {"text": "äöü"}, False),
+        (16, '{"text":"äöü"', True),
+        (11, '{"text":"ä', True),
+        (10, '{"text":"', True),
+    ],
+)
+def test_a_body_beyond_the_limit_is_cut_between_two_characters_and_says_so(
+    limit: int, payload: Json, cut: bool
+) -> None:
+    cut_off = Redaction(limit=limit).body('{"text": "äöü"}'.encode())
+    assert (shown(cut_off), cut_off.cut) == (payload, cut)
+
+
+def test_a_secret_is_removed_before_a_body_is_cut_through_the_middle_of_it() -> None:
+    body = b'{"text": "sk-0123456789abcdef0123456789abcdef"}'
+    assert shown(Redaction(limit=20).body(body)) == '{"text":"[redacted]"'
