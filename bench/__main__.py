@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
@@ -53,16 +54,16 @@ def main() -> int:
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(unknown)}; choose of {', '.join(PARTS)}")
     litellm.prepare(wanted="litellm" in (chosen.parts or PARTS))
+    load = os.getloadavg()[0]
     for name in chosen.parts or PARTS:
         began = time.monotonic()
         section = uvloop.run(measure(name, quick=chosen.quick))
         print("\n".join(["", f"## {section.title}", "", *section.lines, "", *goals_table(section.goals)]))
         print(f"\n{name}: {time.monotonic() - began:.0f} s", flush=True)
         if not chosen.quick:
-            save(name, section)
-    if not chosen.quick:
-        write_results(list(PARTS))
-        print(f"\nWritten to {RESULTS}")
+            save(name, section, load=load)
+            write_results(list(PARTS))
+            print(f"Written to {RESULTS}")
     return 0
 
 

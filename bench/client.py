@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ API_KEY = "sk-bench"
 MODEL = "gpt-5.5"
 # Every delta of every scripted model, in either API, begins with these bytes; nothing else in an answer does.
 DELTA_MARKS = {CHAT: b'"content":"w', RESPONSES: b'"delta":"w'}
+RESPONSE_ID = re.compile(rb'"id":"(resp_[^"]+)"')
 # The chunk that ends an HTTP body.
 BODY_END = b"0\r\n\r\n"
 # Longer than any single request here takes, so that a hang ends the run instead of stopping it.
@@ -30,8 +32,16 @@ def body_of(answer: bytes) -> bytes:
     return body
 
 
+def response_id(timed: "Timed") -> str:
+    """Return the id of an answer of the Responses API."""
+    found = RESPONSE_ID.search(timed.answer)
+    if found is None:
+        raise RequestFailed(f"No id came: {timed.answer[:500]!r}")
+    return found[1].decode()
+
+
 def pieces(deltas: int) -> list[str]:
-    """Return what every scripted model says: words that differ, since LiteLLM gives up on a model that repeats itself."""
+    """Return what every scripted model says: words that differ, since LiteLLM gives up on a model that repeats them."""
     return [f"w{number % 1000:03} " for number in range(deltas)]
 
 
@@ -97,7 +107,7 @@ class Client:
 
     def __init__(self, url: str, path: str = CHAT, *, key: str = API_KEY, query: str = "") -> None:
         address = urlsplit(url)
-        self._host, self._port, self._path = address.hostname, address.port, path
+        self._host, self._port, self._path = address.hostname or "", address.port or 0, path
         self._target = f"{address.path}{path}{query}"
         self._key = key
         self._free: list[_Stream] = []

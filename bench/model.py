@@ -49,7 +49,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body += event.get("body", b"")
         more = event.get("more_body", False)
     streams = {CHAT: chat_stream, RESPONSES: responses_stream}
-    stream = streams[scope["path"]](_deltas(body)) if scope["path"] in streams else b""
+    stream = streams[scope["path"]](_deltas(bytes(body))) if scope["path"] in streams else b""
     await send({"type": "http.response.start", "status": 200 if stream else 404, "headers": HEADERS})
     await send({"type": "http.response.body", "body": stream})
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import codex_cli_bin
 
 from soak.gateway import GatewayProcess, gateway_process
-from soak.processes import resident_mb
 from turnbridge.selfcheck import HOME_PREFIX
 
 ROOT = Path(__file__).parents[1]
@@ -19,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 NEVER = 1_000_000
 # For as many streams as are opened at once; admission is not what is measured.
 MANY_TURNS = 10_000
-# An app-server that uses less than this in that time is at rest.
+# Who uses less than this in that time is at rest.
 SETTLE_S, IDLE_CPU_S = 0.5, 0.02
 SETTLE_TIMEOUT_S = 30.0
 # The clock of a process's own time, by which Linux makes a clock's number of its id (as `clock_getcpuclockid` does):
@@ -48,22 +47,24 @@ async def module(name: str, *words: str) -> AsyncIterator[tuple[str, int]]:
 @contextlib.asynccontextmanager
 async def gateway(directory: Path, provider: str, **settings: object) -> AsyncIterator[GatewayProcess]:
     """Run the command that users run, with its defaults but for these settings, until the context ends."""
-    directory.mkdir(exist_ok=True)
     chosen = {"WORKER_MAX_THREADS": NEVER, "PROXY_MAX_TURNS": MANY_TURNS, **settings}
     async with gateway_process(directory, provider, chosen) as running:
-        await running.ready()
-        await _settled(running)
+        try:
+            await running.ready()
+            await _settled(running)
+        except TimeoutError as error:
+            raise AssertionError(f"The gateway is not ready: {running.log()[-2000:]}") from error
         yield running
 
 
 async def _settled(running: GatewayProcess) -> None:
-    """Return when no app-server has anything to do: those that are started ahead would be counted as somebody's work."""
+    """Return when nobody has anything to do: what is done ahead must not be counted as a request's work."""
     async with asyncio.timeout(SETTLE_TIMEOUT_S):
         used = 1.0
         while used > IDLE_CPU_S:
-            before = cpu_seconds(running.app_servers())
+            before = cpu_seconds([running.pid, *running.app_servers()])
             await asyncio.sleep(SETTLE_S)
-            used = cpu_seconds(running.app_servers()) - before
+            used = cpu_seconds([running.pid, *running.app_servers()]) - before
 
 
 def scripted_codex(directory: Path) -> Path:
@@ -94,6 +95,3 @@ def writes(pids: Iterable[int]) -> int:
     """Return how often processes have called the system to write."""
     told = (Path(f"/proc/{pid}/io").read_text(encoding="ascii") for pid in pids)
     return sum(int(line.split()[1]) for lines in told for line in lines.splitlines() if line.startswith("syscw"))
-
-
-__all__ = ["cpu_seconds", "gateway", "module", "resident_mb", "scripted_codex", "writes"]

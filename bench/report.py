@@ -50,10 +50,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     return [f"| {' | '.join(map(str, row))} |" for row in (head, ruler, *rows)]
 
 
-def save(name: str, section: Section) -> None:
-    """Keep the results of a part, with where and when they were taken, and write all results anew."""
+def save(name: str, section: Section, *, load: float) -> None:
+    """Keep the results of a part, with when and where they were taken, and how busy the machine was before."""
     KEPT.mkdir(exist_ok=True)
-    kept = {"taken": _taken(), **asdict(section)}
+    kept = {"taken": f"{_taken()}; load before the run: {load:.1f}.", **asdict(section)}
     (KEPT / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -81,7 +81,7 @@ def goals_table(goals: Sequence[Goal]) -> list[str]:
 
 
 def _taken() -> str:
-    """Return when and where figures were taken; the load tells whether to believe them."""
+    """Return when and where figures were taken."""
     memory = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1]) / KB_PER_GB
     processors = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     named = [line.partition(":")[2].strip() for line in processors if line.startswith("model name")]
@@ -90,4 +90,4 @@ def _taken() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("turnbridge", "uvicorn", "starlette", "uvloop"))
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     system = f"{platform.system()} {platform.release()}"
-    return f"{when}; {machine}; {system}; {versions}; {packages}; load {os.getloadavg()[1]:.1f}."
+    return f"{when}; {machine}; {system}; {versions}; {packages}"

@@ -149,6 +149,13 @@ def said(text: str, role: str = "user") -> JsonObject:
 OURS: JsonObject = {"instructions": INSTRUCTIONS, "input": [said(QUESTION)], "tools": [tool(TOOL.name)]}
 
 
+REMINDER: Json = {"type": "reminder"}
+
+
+def with_tools(*tools: Json) -> JsonObject:
+    return {**OURS, "tools": list(tools)}
+
+
 @pytest.mark.parametrize(
     ("request_body", "seen"),
     [
@@ -162,18 +169,18 @@ OURS: JsonObject = {"instructions": INSTRUCTIONS, "input": [said(QUESTION)], "to
             {**OURS, "input": [said("Today is Monday.", "developer"), said(QUESTION)]},
             Fidelity(extra_items=("developer-message",), extra_instructions=("Today is Monday.",)),
         ),
-        ({**OURS, "input": [said(QUESTION), {"type": "reminder"}]}, Fidelity(extra_items=("reminder",))),
-        ({**OURS, "tools": [tool(TOOL.name), tool("clock")]}, Fidelity(extra_tools=("clock",))),
+        ({**OURS, "input": [said(QUESTION), REMINDER]}, Fidelity(extra_items=("reminder",))),
+        (with_tools(tool(TOOL.name), tool("clock")), Fidelity(extra_tools=("clock",))),
         (
-            {**OURS, "tools": [{"type": "local_shell"}, tool("mcp__files__read"), tool(TOOL.name)]},
+            with_tools({"type": "local_shell"}, tool("mcp__files__read"), tool(TOOL.name)),
             Fidelity(extra_tools=("local_shell", "mcp__files__read"), host_tools=("local_shell", "mcp__files__read")),
         ),
         (
-            {**OURS, "tools": [{"type": "namespace", "name": "all", "tools": [tool(TOOL.name), tool("apply_patch")]}]},
+            with_tools({"type": "namespace", "name": "all", "tools": [tool(TOOL.name), tool("apply_patch")]}),
             Fidelity(extra_tools=("apply_patch",), host_tools=("apply_patch",)),
         ),
         (
-            {**OURS, "tools": [tool("exec", description=f"Runs.\n### `{TOOL.name}`\nIt.\n### `exec_command`\nIt.")]},
+            with_tools(tool("exec", description=f"Runs.\n### `{TOOL.name}`\nIt.\n### `exec_command`\nIt.")),
             Fidelity(extra_tools=("exec", "exec_command"), host_tools=("exec", "exec_command")),
         ),
         ({}, Fidelity(missing=("instructions", "message", "tool"))),
@@ -184,7 +191,7 @@ def test_whatever_is_not_ours_is_found(request_body: JsonObject, seen: Fidelity)
 
 
 def test_a_tool_for_scripts_is_harmless_by_itself_but_not_what_it_may_call() -> None:
-    scripts = {**OURS, "tools": [tool("exec", description=f"### `{TOOL.name}`\n### `shell`\n")]}
+    scripts = with_tools(tool("exec", description=f"### `{TOOL.name}`\n### `shell`\n"))
     assert compare(scripts, exact=True, scripts_tools=True) == Fidelity(
         extra_tools=("exec", "shell"), host_tools=("shell",)
     )
@@ -194,6 +201,13 @@ def test_in_a_flattened_history_our_words_stand_among_others() -> None:
     flat: JsonObject = {"instructions": f"{INSTRUCTIONS}\nFunctions: {TOOL.name}", "input": [said(f"User: {QUESTION}")]}
     assert compare(flat, exact=False) == EXACT
     assert compare(flat, exact=True).extra_instructions != ()
+
+
+def test_what_older_versions_keep_whatever_one_does_is_told_but_a_shell_is_refused() -> None:
+    older = with_tools(tool(TOOL.name), tool("apply_patch"), tool("view_image"), tool("shell"))
+    assert compare(older, exact=False) == Fidelity(
+        extra_tools=("apply_patch", "view_image", "shell"), host_tools=("shell",)
+    )
 
 
 def test_findings_fit_into_a_header() -> None:

@@ -5,7 +5,7 @@ hand and stay untouched.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import typer.core
@@ -54,13 +54,18 @@ def kept_config() -> str:
 
 def commands() -> str:
     """Return every command with its options."""
-    program = typer.main.get_command(app)
-    if not isinstance(program, typer.core.TyperGroup):
-        raise TypeError("The program has commands.")
-    found = {"turnbridge": program, **{f"turnbridge {name}": command for name, command in program.commands.items()}}
-    return "\n\n".join(
-        f"## `{name}`\n\n{command.help}\n\n{_options(command.params)}" for name, command in found.items()
-    )
+    return "\n\n".join(_described("turnbridge", typer.main.get_command(app)))
+
+
+def _described(name: str, command: object) -> Iterator[str]:
+    """Yield what is to be said of a command, and of those below it."""
+    if isinstance(command, typer.core.TyperCommand | typer.core.TyperGroup):
+        yield f"## `{name}`\n\n{command.help}"
+        if any(isinstance(option, typer.core.TyperOption) for option in command.params):
+            yield _options(command.params)
+    if isinstance(command, typer.core.TyperGroup):
+        for below, each in command.commands.items():
+            yield from _described(f"{name} {below}", each)
 
 
 def errors() -> str:

@@ -16,6 +16,11 @@ REQUESTS, ROUNDS = 12, 6
 # So fast do models write; as many streams as one person can hardly read.
 PACE_S, PACED_STREAMS, PACED_DELTAS = 0.02, 32, 100
 PACED_ROUNDS = 3
+INTRODUCTION = (
+    f"Streams of {DELTAS} deltas, all there at once: what one core can do. The bare server either has the same bytes "
+    "at hand or encodes each frame. The last two rows have an app-server that writes a few lines and waits until they "
+    "are read, so that nothing can be joined."
+)
 HEAD = ("", "deltas/s per core", "CPU us per delta", "frames per write", "CPU ms per request")
 
 
@@ -77,9 +82,7 @@ def _section(
     return Section(
         title=TITLE,
         lines=[
-            f"Streams of {DELTAS} deltas, all there at once: what one core can do. The bare server either has the same "
-            "bytes at hand or encodes each frame. The last two rows have an app-server that writes a few lines and "
-            "waits until they are read, so that nothing can be joined.",
+            INTRODUCTION,
             "",
             *table(HEAD, [_row(side.name, one) for side, one in zip(sides, measured, strict=True)]),
             "",

@@ -1,9 +1,9 @@
 """A chat of ten turns from a client without state: with kept threads, and with a replay each time."""
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from bench.client import Client, pieces
@@ -20,6 +20,10 @@ CHATS, QUICK_CHATS = 12, 1
 DELTAS = 20
 # About what people write in a chat with a long answer before it.
 MESSAGE_CHARACTERS = 600
+INTRODUCTION = (
+    f"{{chats}} chats on each side, in turn; messages of {MESSAGE_CHARACTERS} characters. The time to the first text, "
+    "the median of each turn:"
+)
 
 
 @dataclass(slots=True)
@@ -68,7 +72,7 @@ async def _chat(running: GatewayProcess, model: ScriptedModel, number: int, chat
         chatted.first_ms[turn].append(timed.first * 1000)
     chatted.codex_cpu += cpu_seconds(running.app_servers()) - before
     keys = [request.body["prompt_cache_key"] for request in model.requests]
-    chatted.kept += sum(key == previous for previous, key in zip(keys, keys[1:], strict=False))
+    chatted.kept += sum(key == previous for previous, key in pairwise(keys))
     client.close()
 
 
@@ -83,8 +87,7 @@ def _section(warm: Chatted, replayed: Chatted, chats: int) -> Section:
     return Section(
         title=TITLE,
         lines=[
-            f"{chats} chats on each side, in turn; messages of {MESSAGE_CHARACTERS} characters. The time to the first "
-            "text, the median of each turn:",
+            INTRODUCTION.format(chats=chats),
             "",
             *table(
                 (

@@ -19,6 +19,10 @@ ASK = json.dumps({"deltas": DELTAS})
 ROUNDS = 6
 TURNS_PER_ROUND = {1: 25, 8: 56, 32: 96}
 CHAT_TURNS = 10
+INTRODUCTION = (
+    f"Turns of {DELTAS} deltas, in interleaved rounds. Each turn of the direct client, and of the first two gateways, "
+    "is in a thread of its own; of the turns in chats, {warm:.0%} went on in a kept thread."
+)
 HEAD = (
     "",
     "first text ms",
@@ -105,8 +109,7 @@ def _section(levels: dict[int, list[Measured]], names: Sequence[str], warm: floa
     return Section(
         title=TITLE,
         lines=[
-            f"Turns of {DELTAS} deltas, in interleaved rounds. Each turn of the direct client, and of the first two "
-            f"gateways, is in a thread of its own; of the turns in chats, {warm:.0%} went on in a kept thread.",
+            INTRODUCTION.format(warm=warm),
             "",
             *table(HEAD, rows),
         ],

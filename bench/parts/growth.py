@@ -1,14 +1,17 @@
 """How the cost of a request grows: with its history, its tools, its answer, and with the streams that are open."""
 
+import asyncio
 import json
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
 from bench.client import Client, RequestFailed, Timed, pieces
 from bench.curves import Curve, curve_lines
+from bench.parts.stored import stored_curve
 from bench.processes import cpu_seconds, gateway, module, scripted_codex
 from bench.report import Section
 from soak.gateway import API_KEY, GatewayProcess
@@ -33,6 +36,11 @@ NOBODY = "http://127.0.0.1:9/v1"
 # With room for noise.
 LINEAR, FLAT = 1.1, 0.25
 
+INTRODUCTION = (
+    "The processor time of the gateway's own process for a request, on an app-server of recorded shapes. The exponent "
+    "is that of the last three sizes: 1 is in proportion to the size, 0 is flat."
+)
+
 History: TypeAlias = list[dict[str, str]]
 
 
@@ -47,6 +55,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
             await _answers(running, requests),
             await _streams(running, requests),
         ]
+    alone.append(await stored_curve(directory / "stored", codex, ASK, deltas=DELTAS, steepest=LINEAR, quick=quick))
     async with (
         module("bench.model") as (model, _),
         gateway(directory / "whole", f"{model}/v1", WORKER_COUNT=1) as running,
@@ -55,8 +64,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
     return Section(
         title=TITLE,
         lines=[
-            "The processor time of the gateway's own process for a request, on an app-server of recorded shapes. The "
-            "exponent is that of the last three sizes: 1 is in proportion to the size, 0 is flat.",
+            INTRODUCTION,
             "",
             *curve_lines(alone),
             "",
@@ -102,10 +110,11 @@ class Chatter:
 
 async def _histories(running: GatewayProcess, requests: int) -> list[Curve]:
     replayed = Curve("messages in the history, replayed", "CPU ms", LINEAR)
+    # Every history has to be read and compared, whatever becomes of it.
     warm = Curve("messages in the history, warm", "CPU ms", LINEAR)
     chatter = Chatter(running)
     for size in HISTORIES:
-        replayed.add(size, await _cost_ms(running, requests, lambda size=size: chatter.replayed(size)))
+        replayed.add(size, await _cost_ms(running, requests, partial(chatter.replayed, size)))
         turns = chatter.warm(size)
         await anext(turns)
         warm.add(size, await _cost_ms(running, requests, turns.__anext__))
@@ -118,7 +127,7 @@ async def _tools(running: GatewayProcess, requests: int) -> Curve:
     for size in TOOLS:
         tools = [{"type": "function", "function": _function(number)} for number in range(size)]
         request = client.request({"messages": [{"role": "user", "content": ASK}], "tools": tools})
-        curve.add(size, await _cost_ms(running, requests, lambda request=request: client.ask(request, deltas=DELTAS)))
+        curve.add(size, await _cost_ms(running, requests, partial(client.ask, request, deltas=DELTAS)))
     return curve
 
 
@@ -127,15 +136,8 @@ async def _answers(running: GatewayProcess, requests: int) -> Curve:
     client = Client(running.url, key=API_KEY)
     for size in ANSWERS:
         request = client.says(json.dumps({"deltas": size}))
-        enough = max(min(LONG_ANSWERS, requests), requests * ANSWERS[1] // size)
-        curve.add(
-            size,
-            await _cost_ms(
-                running,
-                min(requests, enough),
-                lambda request=request, size=size: client.ask(request, deltas=size),
-            ),
-        )
+        enough = min(requests, max(LONG_ANSWERS, requests * ANSWERS[1] // size))
+        curve.add(size, await _cost_ms(running, enough, partial(client.ask, request, deltas=size)))
     return curve
 
 
@@ -143,11 +145,11 @@ async def _streams(running: GatewayProcess, requests: int) -> Curve:
     curve = Curve("open streams", "CPU ms", LINEAR)
     client = Client(running.url, key=API_KEY)
     request, hold = client.says(ASK), client.says(HOLD)
-    opened = []
+    opened: list[asyncio.Transport] = []
     try:
         for size in STREAMS:
             opened += [await client.open(hold) for _ in range(size - len(opened))]
-            curve.add(size, await _cost_ms(running, requests, lambda: client.ask(request, deltas=DELTAS)))
+            curve.add(size, await _cost_ms(running, requests, partial(client.ask, request, deltas=DELTAS)))
     finally:
         for stream in opened:
             stream.close()
@@ -155,8 +157,8 @@ async def _streams(running: GatewayProcess, requests: int) -> Curve:
 
 
 async def _turns(running: GatewayProcess, turns: int) -> list[Curve]:
-    replayed = Curve("messages in the history, replayed", "first text ms", LINEAR)
-    warm = Curve("messages in the history, warm", "first text ms", FLAT)
+    replayed = Curve("first text after so many messages, replayed", "ms", LINEAR)
+    warm = Curve("first text after so many messages, warm", "ms", FLAT)
     chatter = Chatter(running)
     for size in HISTORIES:
         told, kept = [], []

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.client import CHAT, RESPONSES, Client
-from bench.processes import ROOT, gateway, module, resident_mb, scripted_codex
+from bench.processes import ROOT, gateway, module, scripted_codex
 from bench.report import Section, at_least, table
 from bench.rounds import Measured, Side, interleaved, warm_up
 from soak.gateway import API_KEY
-from soak.processes import descendants
+from soak.processes import descendants, resident_mb
 
 TITLE = "LiteLLM's proxy"
 VERSION = "1.106.2"
@@ -35,6 +35,10 @@ general_settings: {{master_key: {key}}}
 """
 # Nothing is sent to anybody, and the prices of models come with the package.
 ENVIRONMENT = {"LITELLM_TELEMETRY": "False", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+INTRODUCTION = (
+    f"LiteLLM {VERSION}, one worker, with the scripted model right behind it; the gateway with the same model behind "
+    "two real app-servers, and once more with an app-server of recorded shapes."
+)
 HEAD = (
     "",
     "first text ms",
@@ -79,7 +83,7 @@ def prepare(*, wanted: bool) -> None:
     print(f"Installing LiteLLM {VERSION} into {VENV}; this takes minutes, once.", flush=True)
     package = f"litellm[proxy]=={VERSION}"
     subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
-    uv, python = shutil.which("uv"), VENV / "bin/python"
+    uv, python = shutil.which("uv"), str(VENV / "bin/python")
     install = [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "-qq"]
     subprocess.run([*install, package], check=True)
     done.touch()
@@ -146,12 +150,16 @@ async def proxy(directory: Path, model: str) -> AsyncIterator[tuple[str, list[in
 async def _listening(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
     while True:
         if process.returncode is not None:
-            raise AssertionError(f"LiteLLM ended: {log.read_text(encoding='utf-8')[-2000:]}")
+            raise AssertionError(f"LiteLLM ended: {_last_words(log)}")
         with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()
             return
         await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _last_words(log: Path) -> str:
+    return log.read_text(encoding="utf-8")[-2000:]
 
 
 def _free_port() -> int:
@@ -182,8 +190,7 @@ def _section(lines: list[str], cases: list[list[Measured]], memory: float) -> Se
     return Section(
         title=TITLE,
         lines=[
-            f"LiteLLM {VERSION}, one worker, with the scripted model right behind it; the gateway with the same model "
-            "behind two real app-servers, and once more alone.",
+            INTRODUCTION,
             "",
             *lines[:-1],
         ],

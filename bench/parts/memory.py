@@ -8,9 +8,10 @@ from itertools import cycle
 from pathlib import Path
 
 from bench.client import CHAT, RESPONSES, Client
-from bench.processes import gateway, resident_mb, scripted_codex
+from bench.processes import gateway, scripted_codex
 from bench.report import Section, at_most, table
 from soak.gateway import API_KEY, gateway_process
+from soak.processes import resident_mb
 
 TITLE = "Memory and start"
 STARTS = 7
@@ -66,7 +67,6 @@ async def run(directory: Path, *, quick: bool) -> Section:
 
 async def _start(directory: Path) -> float:
     """Return how long a gateway takes until it answers; its Codex is the real one, and starts meanwhile."""
-    directory.mkdir()
     began = time.perf_counter()
     async with gateway_process(directory, NOBODY, {}) as running, running.client() as http:
         (await http.get("/healthz")).raise_for_status()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -30,7 +31,7 @@ from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
-from turnbridge.store.open import open_store, store_url
+from turnbridge.store.open import SqlStore, store_at, store_url
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.trace.pipe import TracePipe
 from turnbridge.trace.record import Redaction
@@ -49,6 +50,7 @@ from turnbridge.web.state import State
 from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.stored_responses import StoredResponses
 from turnbridge.web.turns import Timing
+from turnbridge.wire.codex.host_rules import HostRules
 
 log = structlog.get_logger(__name__)
 
@@ -118,7 +120,9 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
         rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
         if rates is not None:
             stack.push_async_callback(rates.aclose)
-        store = await _open_store(settings, stack)
+        store = _store(settings)
+        if store is not None:
+            stack.push_async_callback(store.aclose)
         gateway, background = assemble(
             settings,
             Parts(
@@ -199,14 +203,11 @@ def _handlers(
     )
 
 
-async def _open_store(settings: Settings, stack: contextlib.AsyncExitStack) -> Store | None:
-    """Open what answers are kept in, unless nothing is to be kept."""
+def _store(settings: Settings) -> SqlStore | None:
+    """Return what answers are kept in, unless nothing is to be kept."""
     if settings.store_ttl_days == 0:
         return None
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = await open_store(settings.database_url or store_url(settings.data_dir))
-    stack.push_async_callback(store.aclose)
-    return store
+    return store_at(settings.database_url or store_url(settings.data_dir))
 
 
 async def _look_after(store: Store, settings: Settings) -> None:
@@ -299,6 +300,8 @@ def worker_pool(
         login_help=login_help(settings, spec),
         count=settings.worker_count,
         bounds=Bounds(threads=settings.worker_max_threads),
+        first_backoff_s=_in_seconds(settings.worker_backoff_initial_ms),
+        longest_backoff_s=_in_seconds(settings.worker_backoff_max_ms),
         on_demand=on_demand,
     )
 
@@ -339,7 +342,8 @@ def new_id(prefix: str) -> str:
 
 def user_spec(settings: Settings) -> CodexSpec:
     """Return Codex with the user's own login and models."""
-    return _spec(settings, "codex-home", ())
+    provider = settings.codex_force_provider
+    return _spec(settings, "codex-home", () if provider is None else (f"model_provider={json.dumps(provider)}",))
 
 
 def provider_spec(settings: Settings, base_url: str) -> CodexSpec:
@@ -373,14 +377,27 @@ def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpe
     return CodexSpec(
         binary=settings.codex_bin or codex_cli_bin.bundled_codex_path(),
         home=settings.data_dir / home,
-        workdir=settings.data_dir / "empty-workdir",
+        workdir=settings.codex_workdir or settings.data_dir / "empty-workdir",
         overrides=overrides,
         version=__version__,
         connect_timeout_s=settings.connect_timeout_ms / 1000,
+        startup_timeout_s=_in_seconds(settings.worker_startup_timeout_ms),
+        call_timeout_s=_in_seconds(settings.worker_request_timeout_ms),
+        exit_grace_s=_in_seconds(settings.worker_shutdown_grace_ms),
+        rules=HostRules(
+            sandbox=settings.sandbox_mode,
+            approval_policy=settings.approval_policy,
+            apply_patch=settings.include_apply_patch_tool,
+            plain_messages=settings.responses_skip_turn,
+        ),
         dialect=None if settings.dialect == "auto" else settings.dialect,
         validate_rpc=settings.validate_rpc,
         notes=settings.data_dir / "binaries",
     )
+
+
+def _in_seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from turnbridge import __version__
 from turnbridge.bootstrap import Gateway, fastest_loop, http_server, running_gateway, stored_key, trace_path
-from turnbridge.commands import probe, store
+from turnbridge.commands import probe, schema, store
 from turnbridge.commands.refusal import explained, refuse
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
@@ -30,6 +30,7 @@ from turnbridge.trace import timeline
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The OpenAI API in front of Codex.")
 app.add_typer(store.app, name="store")
 app.command()(probe.probe)
+app.command()(schema.schema)
 
 # How wide a timeline is where there is no terminal to tell it.
 PIPE_COLUMNS = 160

@@ -17,10 +17,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from turnbridge.appserver.backend import CodexBackend
+from turnbridge.appserver.backend import open_conversation
 from turnbridge.appserver.files import write_private
 from turnbridge.appserver.home import prepare_bare_home, provider_overrides
-from turnbridge.appserver.pool import Pool
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
 from turnbridge.demo.replies import answer, message
 from turnbridge.demo.server import ScriptedModel
@@ -30,6 +29,7 @@ from turnbridge.turn.items import Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import Tool, TurnRequest
 from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, DIRECT_TOOLS, thread_start_params
 from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE, flat_config
+from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.tools import ToolNames
 
 log = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ async def check(spec: CodexSpec, worker: Worker) -> Fidelity:
     return seen
 
 
-def compare(request: JsonObject, *, exact: bool, scripts_tools: bool = False) -> Fidelity:
+def compare(request: JsonObject, *, exact: bool, scripts_tools: bool = False, rules: HostRules = STRICT) -> Fidelity:
     """Return how a request that reached the model differs from what it must hold.
 
     Unless it is `exact`, our own words may stand among others in one text: a history that had to be flattened.
@@ -139,7 +139,7 @@ def compare(request: JsonObject, *, exact: bool, scripts_tools: bool = False) ->
         texts.append(instructions)
     extra_texts = [text for text in texts if not _is_ours(text, exact=exact)]
     # Older versions keep some whatever one does: there the sandbox refuses a patch, and a look at a file ends the turn.
-    harmless = {*({SCRIPTING_TOOL} if scripts_tools else ()), *(() if exact else BUILT_IN)}
+    harmless = {*({SCRIPTING_TOOL} if scripts_tools else ()), *(BUILT_IN if rules.strict and not exact else ())}
     return Fidelity(
         extra_items=tuple(_item_name(item) for item in items if not _is_expected(item, exact=exact)),
         extra_tools=tuple(name for name in tools if name != TOOL.name),
@@ -156,14 +156,15 @@ async def _look(spec: CodexSpec) -> Fidelity:
             ScriptedModel(lambda _: answer(message("Seen.")), record=True) as model,
             _started(_isolated(spec, Path(directory), model.base_url)) as worker,
         ):
-            backend = CodexBackend(Pool.of(worker))
-            turns = [_ask(backend, known.id) for known in worker.models]
+            exact = worker.dialect == "v2"
+            # Older versions take seconds to start a thread, and offer all models the same.
+            turns = [_ask(worker, known.id) for known in worker.models[: None if exact else 1]]
             for failure in filter(None, await asyncio.gather(*turns)):
                 raise failure
             scripting = {known.id for known in worker.models if known.scripts_tools and not spec.direct_tools}
             for asked in model.requests:
                 scripts = asked.body.get("model") in scripting
-                seen = seen.joined(compare(asked.body, exact=worker.dialect == "v2", scripts_tools=scripts))
+                seen = seen.joined(compare(asked.body, exact=exact, scripts_tools=scripts, rules=spec.rules))
     return seen
 
 
@@ -184,12 +185,14 @@ async def _started(spec: CodexSpec) -> AsyncIterator[Worker]:
         await asyncio.shield(worker.process.stop())
 
 
-async def _ask(backend: CodexBackend, model: str) -> BackendUnavailable | None:
+async def _ask(worker: Worker, model: str) -> BackendUnavailable | None:
     """Run one turn; return what is to be told if it does not go as it must."""
     try:
         async with asyncio.timeout(TURN_TIMEOUT_S):
-            conversation = await backend.open(_request(model))
+            request = _request(model)
+            conversation = await open_conversation(worker, request)
             try:
+                await conversation.show(request.items)
                 ends = [event async for batch in conversation.run() for event in batch][-1:]
             finally:
                 conversation.close()
@@ -200,8 +203,8 @@ async def _ask(backend: CodexBackend, model: str) -> BackendUnavailable | None:
     match ends:
         case [TurnCompleted()]:
             return None
-        case [TurnFailed(error)]:
-            return BackendUnavailable(f"Codex could not be checked with {model}: {error.message}")
+        case [TurnFailed(failure)]:
+            return BackendUnavailable(f"Codex could not be checked with {model}: {failure.message}")
         case _:
             return BackendUnavailable(f"Codex could not be checked with {model}: the turn ended without an answer.")
 
@@ -219,8 +222,13 @@ def _recipe(spec: CodexSpec) -> str:
     """Return something that changes with whatever we tell Codex to leave out."""
     request = _request("")
     told = [
-        *(thread_start_params(request, ToolNames(())), flat_config(request), CATALOG_OVERRIDES, DIRECT_TOOLS),
-        *(spec.direct_tools, spec.dialect),
+        *(
+            thread_start_params(request, ToolNames(())),
+            flat_config(request, logged_in=False),
+            CATALOG_OVERRIDES,
+            DIRECT_TOOLS,
+        ),
+        *(spec.direct_tools, spec.dialect, spec.rules),
     ]
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:RECIPE_CHARACTERS]
 

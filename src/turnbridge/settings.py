@@ -64,6 +64,36 @@ class Settings(BaseSettings):
     codex_model: str | None = Field(
         None, alias="CODEX_MODEL", description="The default model. Default: the one in the user's Codex configuration."
     )
+    codex_force_provider: str | None = Field(
+        None,
+        alias="CODEX_FORCE_PROVIDER",
+        description="The provider to use, of those in the Codex configuration. Default: the one chosen there.",
+    )
+    codex_workdir: Path | None = Field(
+        None,
+        alias="PROXY_CODEX_WORKDIR",
+        description="Where Codex runs; it has no tool that looks around there. Default: an empty folder of its own.",
+    )
+    sandbox_mode: Literal["read-only", "workspace-write", "danger-full-access"] = Field(
+        "read-only",
+        alias="PROXY_SANDBOX_MODE",
+        description="The sandbox that Codex is told; it is given no tool that could use it.",
+    )
+    approval_policy: Literal["untrusted", "on-failure", "on-request", "never"] = Field(
+        "never",
+        alias="PROXY_APPROVAL_POLICY",
+        description="When Codex is told to ask for approval; whatever it asks for is declined.",
+    )
+    include_apply_patch_tool: bool = Field(
+        False,
+        alias="PROXY_INCLUDE_APPLY_PATCH_TOOL",
+        description="Whether the v1 dialect asks for the patch tool; the gateway then refuses to serve with it.",
+    )
+    responses_skip_turn: bool = Field(
+        False,
+        alias="PROXY_RESPONSES_SKIP_TURN",
+        description="Whether the v1 dialect sends `sendUserMessage` instead of `sendUserTurn`.",
+    )
     model_aliases: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict,
         alias="PROXY_MODEL_ALIASES",
@@ -158,6 +188,30 @@ class Settings(BaseSettings):
         alias="WORKER_MAX_THREADS",
         ge=1,
         description="Turns after which an app-server is replaced: Codex keeps 1 to 2 MB of each in memory.",
+    )
+    worker_startup_timeout_ms: int | None = Field(
+        None,
+        alias="WORKER_STARTUP_TIMEOUT_MS",
+        gt=0,
+        description="How long an app-server may take for its handshake. Default: 15000.",
+    )
+    worker_request_timeout_ms: int | None = Field(
+        None,
+        alias="WORKER_REQUEST_TIMEOUT_MS",
+        gt=0,
+        description="How long it may take to answer one call; turns are not calls. Default: 30000.",
+    )
+    worker_shutdown_grace_ms: int | None = Field(
+        None, alias="WORKER_SHUTDOWN_GRACE_MS", gt=0, description="How long it may take to leave. Default: 2000."
+    )
+    worker_backoff_initial_ms: int | None = Field(
+        None,
+        alias="WORKER_BACKOFF_INITIAL_MS",
+        gt=0,
+        description="How long to wait before one that ended is started again; doubled each time. Default: 200.",
+    )
+    worker_backoff_max_ms: int | None = Field(
+        None, alias="WORKER_BACKOFF_MAX_MS", gt=0, description="The longest such wait. Default: 30000."
     )
     tool_mode: Literal["auto", "direct", "native"] = Field(
         "auto",
@@ -289,7 +343,7 @@ class Settings(BaseSettings):
             raise ValueError("Postgres needs the extra: pip install 'turnbridge[postgres]'")
         return value
 
-    @field_validator("data_dir", "codex_home", "codex_bin", "proto_log_path")
+    @field_validator("data_dir", "codex_home", "codex_bin", "codex_workdir", "proto_log_path")
     @classmethod
     def _expanded(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value is not None else None

@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge import selfcheck
-from turnbridge.appserver.worker import CodexSpec, Worker
 from turnbridge.demo.replies import error_reply
 from turnbridge.demo.server import ScriptedModel
-from turnbridge.selfcheck import Fidelity
 from turnbridge.wire.codex.capabilities import Dialect
 
 VENDOR = Path(__file__).parents[2] / ".venv/codex-versions/0.92.0/node_modules/@openai/codex/vendor"
@@ -45,21 +42,10 @@ async def offline(anyio_backend: object) -> AsyncIterator[None]:
             yield
 
 
-async def unjudged(spec: CodexSpec, worker: Worker) -> Fidelity:
-    """Pass every binary: this one offers `apply_patch` and `view_image`, and a gateway would refuse it for that.
-
-    What comes of them is what these tests look at.
-    """
-    del spec, worker
-    return Fidelity()
-
-
 async def old_bridge(directory: Path, binary: Path, dialect: Dialect) -> AsyncIterator[Bridge]:
     """Run a gateway with the old Codex."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selfcheck, "check", unjudged)
-        async with running_bridge(directory, CODEX_BIN=binary, PROXY_APP_SERVER_DIALECT=dialect) as bridge:
-            yield bridge
+    async with running_bridge(directory, CODEX_BIN=binary, PROXY_APP_SERVER_DIALECT=dialect) as bridge:
+        yield bridge
 
 
 @pytest.fixture(scope="session")

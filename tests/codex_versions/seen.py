@@ -1,5 +1,7 @@
 """What reaches the model through Codex 0.92.0, apart from what the client sent."""
 
+from tests.support.gateway import Bridge
+from turnbridge.demo.replies import answer, message
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE
 
@@ -51,6 +53,15 @@ def as_seen(request: JsonObject) -> tuple[list[str], list[Json], list[str]]:
         content,
         names[len(BUILT_IN_TOOLS) :],
     )
+
+
+async def serve_another_turn(bridge: Bridge) -> None:
+    """Run a turn, whatever the script; what Codex still asks for an interrupted one comes meanwhile."""
+    respond = bridge.model.respond
+    bridge.model.respond = lambda _: answer(message("next"))
+    response = await bridge.client.responses.create(model=MODEL, input="hi")
+    assert response.output_text == "next"
+    bridge.model.respond = respond
 
 
 def _only_text(item: JsonObject, role: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputParam
 
-from tests.codex_versions.seen import MODEL, as_seen, image, text
+from tests.codex_versions.seen import MODEL, as_seen, image, serve_another_turn, text
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge
 from turnbridge.demo.replies import (
@@ -192,16 +192,7 @@ async def test_a_client_that_leaves_interrupts_its_turn(
     asked.cancel()
     await asyncio.wait([asked])
     # This Codex lets go of a stream when it next hears from it.
-    await interrupted(old)
+    await serve_another_turn(old)
     gate.set()
     async with asyncio.timeout(PATIENCE_S):
         await old.model.until(lambda model: model.dropped == before + 1 and model.active == 0)
-
-
-async def interrupted(bridge: Bridge) -> None:
-    """Return once no turn runs: another one has been served meanwhile."""
-    respond = bridge.model.respond
-    bridge.model.respond = lambda _: answer(message("next"))
-    response = await bridge.client.responses.create(model=MODEL, input="hi")
-    assert response.output_text == "next"
-    bridge.model.respond = respond

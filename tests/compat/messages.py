@@ -86,10 +86,13 @@ ITEMS = (
     ),
     Requirement(
         id="items.references",
-        sentence="An item reference is a 400 that names its place.",
+        sentence="An item reference is the item that was kept under its id; one to nothing is a 404 with its place.",
         source=RESPONSES,
-        tests=("tests/real/test_parameters.py::test_what_would_change_the_answers_meaning_is_refused",),
-        divergence="OpenAI looks the item up; nothing is stored here yet.",
+        tests=(
+            "tests/real/test_state_responses.py::test_references_to_items_resolve",
+            "tests/wire/responses/test_stored.py::test_a_reference_becomes_what_it_refers_to",
+            "tests/wire/responses/test_stored.py::test_a_reference_to_nothing_is_named_with_its_place",
+        ),
     ),
     Requirement(
         id="items.given-back",
@@ -212,7 +215,7 @@ RESPONSE_ANSWERS = (
             "tests/real/test_parameters.py::test_what_is_in_force_is_shown_in_the_envelope",
             "tests/wire/responses/test_encode.py::test_the_envelope_shows_what_is_in_force",
         ),
-        divergence="`temperature` and `top_p` are 1 and `store` is false, whatever was asked: so it was run.",
+        divergence="`temperature` and `top_p` are 1, whatever was asked: so it was run.",
     ),
     Requirement(
         id="responses.sdk-types",
@@ -250,14 +253,14 @@ RESPONSE_ANSWERS = (
         tests=("tests/real/test_answers.py::test_citations_arrive_in_a_response_and_its_stream",),
     ),
     Requirement(
-        id="responses.state",
-        sentence="`previous_response_id`, `conversation`, `background` and `prompt` are a 400 that names them.",
+        id="responses.prompt",
+        sentence="`prompt` is a 400 that names it.",
         source=RESPONSES,
         tests=(
             "tests/real/test_parameters.py::test_what_would_change_the_answers_meaning_is_refused",
             "tests/wire/responses/test_decode.py::test_a_bad_request_is_refused_by_code_and_place",
         ),
-        divergence="OpenAI serves them; nothing is stored here yet, so the client sends the whole conversation.",
+        divergence="Stored prompts live at OpenAI.",
     ),
     Requirement(
         id="responses.sdks",

@@ -11,7 +11,15 @@ THREADS = (
             "tests/real/test_warm_threads.py::test_a_chat_of_ten_turns_stays_on_one_thread",
             "tests/real/test_warm_threads.py::test_streams_and_responses_stay_on_their_thread_too",
             "tests/real/test_warm_threads.py::test_a_conversation_with_calls_goes_on_warm_after_them",
+            "tests/real/test_state_responses.py::test_a_conversation_goes_on_from_any_response_and_branches",
         ),
+    ),
+    Requirement(
+        id="threads.same",
+        sentence="The model sees on a warm thread what it would see on a replay.",
+        source=OURS,
+        tests=("tests/real/test_warm_property.py::test_the_model_sees_on_a_warm_thread_what_it_would_see_on_a_replay",),
+        divergence="A thread also has the thoughts and narration that a chat client cannot give back.",
     ),
     Requirement(
         id="threads.told",
@@ -295,7 +303,7 @@ FAULTS = (
     ),
     Requirement(
         id="faults.recycling",
-        sentence="A Codex past its `WORKER_MAX_THREADS`, age or memory is replaced; its turns are finished or replayed.",
+        sentence="A Codex past its `WORKER_MAX_THREADS`, age or memory is replaced; its turns finish or are replayed.",
         source=OURS,
         tests=(
             "tests/real/test_recycling.py::test_sixty_turns_in_a_row_are_served_while_app_servers_are_replaced",
@@ -317,7 +325,7 @@ FAULTS = (
     ),
     Requirement(
         id="faults.orphans",
-        sentence="However the gateway ends, SIGKILL included, no Codex survives it, nor anything that Codex has started.",
+        sentence="However the gateway ends, SIGKILL included, no Codex survives it, nor anything that it has started.",
         source=OURS,
         tests=(
             "tests/faults/test_shutdown.py::test_no_codex_survives_a_gateway_that_is_killed",

@@ -6,6 +6,7 @@ CHAT = "OpenAI API reference: Chat Completions"
 CHAT_STREAM = "OpenAI API reference: Chat Completions, streaming"
 RESPONSES = "OpenAI API reference: Responses"
 RESPONSES_STREAM = "OpenAI API reference: Responses, streaming events"
+CONVERSATIONS = "OpenAI API reference: Conversations"
 MODELS = "OpenAI API reference: Models"
 DEBUGGING = "OpenAI API reference: Debugging requests"
 ERRORS = "OpenAI guide: Error codes"
@@ -16,14 +17,27 @@ WEB_SEARCH = "OpenAI guide: Web search"
 VISION = "OpenAI guide: Images and vision"
 FILES = "OpenAI guide: File inputs"
 REASONING = "OpenAI guide: Reasoning models"
+STATE_GUIDE = "OpenAI guide: Conversation state"
+BACKGROUND = "OpenAI guide: Background mode"
 CLIENTS = "clients"
 """What real clients were seen to demand."""
 OURS = "turnbridge"
 """A promise of our own."""
 
 SOURCES = (
-    *(CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM, MODELS, DEBUGGING, ERRORS, RATE_LIMITS, STRUCTURED),
-    *(FUNCTIONS, WEB_SEARCH, VISION, FILES, REASONING, CLIENTS, OURS),
+    *(
+        CHAT,
+        CHAT_STREAM,
+        RESPONSES,
+        RESPONSES_STREAM,
+        CONVERSATIONS,
+        MODELS,
+        DEBUGGING,
+        ERRORS,
+        RATE_LIMITS,
+        STRUCTURED,
+    ),
+    *(FUNCTIONS, WEB_SEARCH, VISION, FILES, REASONING, STATE_GUIDE, BACKGROUND, CLIENTS, OURS),
 )
 
 

@@ -6,6 +6,7 @@ from tests.compat.operation import FAULTS, LIMITS, THREADS
 from tests.compat.outcomes import FAILURES, USAGE
 from tests.compat.requirement import Requirement
 from tests.compat.service import INGRESS, SAFETY, START
+from tests.compat.state import STATE
 from tests.compat.streams import STREAMS
 from tests.compat.tools import TOOLS
 from tests.compat.wishes import PARAMETERS, STRUCTURED_ANSWERS
@@ -14,6 +15,7 @@ AREAS: dict[str, tuple[Requirement, ...]] = {
     "What the model sees": ITEMS,
     "Chat Completions": CHAT_ANSWERS,
     "Responses": RESPONSE_ANSWERS,
+    "State": STATE,
     "Streaming": STREAMS,
     "Parameters": PARAMETERS,
     "Structured answers": STRUCTURED_ANSWERS,

@@ -91,7 +91,7 @@ PARAMETERS = (
     Requirement(
         id="parameters.ignored",
         sentence=(
-            "`temperature`, `top_p`, penalties, `seed`, `logit_bias`, `store`, `prompt_cache_key` and "
+            "`temperature`, `top_p`, penalties, `seed`, `logit_bias`, `prompt_cache_key` and "
             "`max_tool_calls` are accepted, and named in `x-turnbridge-ignored`."
         ),
         source=CHAT,

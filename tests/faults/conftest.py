@@ -1,4 +1,4 @@
-"""Gateways to be harmed: the waiting times of the pool are short here, and nothing else is different."""
+"""Gateways to be harmed: waiting times and the longest line are smaller here, and nothing else is different."""
 
 import os
 import signal
@@ -12,9 +12,9 @@ import pytest
 from soak.processes import descendants, is_stopped
 from tests.faults import bad_codex
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.appserver import pool, worker
-from turnbridge.appserver.connection import Connection
+from turnbridge.appserver import connection, pool, worker
 from turnbridge.selfcheck import HOME_PREFIX
+from turnbridge.wire.codex import jsonrpc
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,9 +27,9 @@ def impatient() -> Iterator[None]:
         patch.setattr(pool, "PROBE_TIMEOUT_S", 1.0)
         patch.setattr(pool, "START_PATIENCE_S", 5.0)
         patch.setattr(worker, "HANDSHAKE_TIMEOUT_S", 1.0)
-        defaults = Connection.call.__kwdefaults__
-        assert defaults is not None
-        patch.setitem(defaults, "timeout_s", 2.0)
+        # More than the lines that must be borne with.
+        patch.setattr(jsonrpc, "LONGEST_LINE_BYTES", bad_codex.HUGE + bad_codex.ENDLESS_PIECE)
+        patch.setattr(connection, "CALL_TIMEOUT_S", 2.0)
         yield
 
 

@@ -65,9 +65,12 @@ async def test_a_codex_of_a_version_that_nobody_knows_is_used_for_what_it_can_do
     tmp_path: Path, bad_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BAD_CODEX_START", "unknown version")
-    async with running_bridge(tmp_path, CODEX_BIN=bad_binary) as bridge, nothing_left(bridge):
-        async with client(bridge.url, API_KEY) as http:
-            assert await ask(http, RESPONSES, ASK) == HELLO
+    async with (
+        running_bridge(tmp_path, CODEX_BIN=bad_binary) as bridge,
+        nothing_left(bridge),
+        client(bridge.url, API_KEY) as http,
+    ):
+        assert await ask(http, RESPONSES, ASK) == HELLO
 
 
 async def test_a_start_that_fails_in_the_background_disturbs_no_turn(

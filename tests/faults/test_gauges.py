@@ -29,8 +29,7 @@ async def shown(bridge: Bridge) -> tuple[float, ...]:
 
 
 async def test_the_gauges_follow_turns_threads_and_app_servers(tmp_path: Path) -> None:
-    settings = {"WORKER_COUNT": 2, "PROXY_MAX_TURNS": 1, "PROXY_WARM_THREADS_MAX": 8}
-    async with running_bridge(tmp_path, **settings) as bridge:
+    async with running_bridge(tmp_path, WORKER_COUNT=2, PROXY_MAX_TURNS=1, PROXY_WARM_THREADS_MAX=8) as bridge:
         pool = bridge.gateway.pool
         await until(lambda: len(pool.workers) == 2)
         assert await shown(bridge) == (0, 0, 0, 0, 2, 0)
@@ -49,9 +48,8 @@ async def test_the_gauges_follow_turns_threads_and_app_servers(tmp_path: Path) -
         assert await shown(bridge) == (0, 0, 1, 1, 2, 0)
         waited_ms = int((await waiting).headers["x-turnbridge-queued-ms"])
         assert bridge.gateway.admission.waited_s == pytest.approx(waited_ms / 1000, abs=0.01)
-        assert f"turnbridge_queue_seconds {bridge.gateway.admission.waited_s}" in (
-            await bridge.http.get("/metrics")
-        ).text.splitlines()
+        metrics = (await bridge.http.get("/metrics")).text.splitlines()
+        assert f"turnbridge_queue_seconds {bridge.gateway.admission.waited_s}" in metrics
         died = pool.workers[0]
         os.kill(died.process.pid, signal.SIGKILL)
         await until(lambda: died not in pool.workers and len(pool.workers) == 2)

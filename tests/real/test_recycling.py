@@ -34,10 +34,12 @@ def app_servers() -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def recycling(directory: Path, count: int, **chosen: object) -> AsyncIterator[Bridge]:
+async def recycling(directory: Path, count: int, *, warm_threads: int = 0) -> AsyncIterator[Bridge]:
     """Run a gateway whose app-servers are replaced after a few turns; only the newest ones are there afterwards."""
     others = len(app_servers())
-    async with running_bridge(directory, WORKER_COUNT=count, WORKER_MAX_THREADS=THREADS, **chosen) as running:
+    async with running_bridge(
+        directory, WORKER_COUNT=count, WORKER_MAX_THREADS=THREADS, PROXY_WARM_THREADS_MAX=warm_threads
+    ) as running:
         running.model.respond = lambda _: answer(message("Well."))
         yield running
         running.gateway.calls.close()
@@ -112,13 +114,13 @@ async def test_a_conversation_whose_thread_was_kept_on_a_replaced_app_server_goe
 ) -> None:
     history: list[JsonObject] = [{"role": "user", "content": "first"}]
     asked: JsonObject = {"model": "gpt-5.5", "stream": True}
-    async with recycling(tmp_path, 1, PROXY_WARM_THREADS_MAX=64) as bridge:
+    async with recycling(tmp_path, 1, warm_threads=64) as bridge:
         (old,) = bridge.gateway.pool.workers
         assert await ask(bridge.http, CHAT, {**asked, "messages": [*history]}) == WELL
         for number in range(THREADS):
             other: JsonObject = {"role": "user", "content": f"other {number}"}
             assert await ask(bridge.http, CHAT, {**asked, "messages": [other]}) == WELL
-        await until(lambda: old.process.exited.done())
+        await until(old.process.exited.done)
         history += [{"role": "assistant", "content": "Well."}, {"role": "user", "content": "second"}]
         again = await ask(bridge.http, CHAT, {**asked, "messages": [*history]})
         assert (again, again.headers["x-turnbridge-thread"]) == (WELL, "replayed")

@@ -1,20 +1,30 @@
-"""Writes to a store until it is killed, and says what it has done: `python -m tests.store.endless_writer URL NAME`.
+"""Writes to a store and says what it has done: `python -m tests.store.endless_writer URL NAME STATEMENT`.
 
-Each response tells in its body how many items it was kept with, so that a reader can see whether it is whole.
+It kills itself before it runs that many statements; 0 is for ever. Each response tells in its body how many items it
+was kept with, so that a reader can see whether it is whole.
 """
 
 import asyncio
+import itertools
+import os
 import random
+import signal
 import sys
+from collections.abc import Sequence
 
 from tests.store.samples import OWNER, conversation, items, response
 from turnbridge.engine.records import IN_PROGRESS
+from turnbridge.store.database import Transaction, Value
 from turnbridge.store.open import SqlStore, open_store
+from turnbridge.store.postgres import PostgresTransaction
+from turnbridge.store.sqlite import SqliteTransaction
 
 
-async def main(url: str, name: str) -> None:
-    """Write for ever."""
+async def main(url: str, name: str, statement: str) -> None:
+    """Write until the end."""
     store = await open_store(url)
+    for kind in (SqliteTransaction, PostgresTransaction):
+        _die_before(int(statement), kind)
     await store.add_conversation(conversation(name), [])
     number = 0
     while True:
@@ -24,6 +34,25 @@ async def main(url: str, name: str) -> None:
         if random.random() < 0.2:
             await store.delete_response(OWNER, f"{name}-{number}")
             print(f"removed {name}-{number}", flush=True)
+
+
+def _die_before(statement: int, kind: type[SqliteTransaction] | type[PostgresTransaction]) -> None:
+    numbers = itertools.count(1)
+    fetch, execute_each = kind.fetch, kind.execute_each
+
+    def count() -> None:
+        if next(numbers) == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def counted_fetch(self: Transaction, sql: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
+        count()
+        return await fetch(self, sql, values)  # type: ignore[arg-type]  # It is of the kind whose method it is.
+
+    async def counted_execute_each(self: Transaction, sql: str, rows: Sequence[Sequence[Value]]) -> None:
+        count()
+        await execute_each(self, sql, rows)  # type: ignore[arg-type]
+
+    kind.fetch, kind.execute_each = counted_fetch, counted_execute_each  # type: ignore[method-assign]
 
 
 async def _write(store: SqlStore, name: str, response_id: str) -> None:

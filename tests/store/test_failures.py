@@ -1,17 +1,19 @@
 """A database that cannot be used: clients are told so in one way, without addresses or passwords."""
 
 import asyncio
+import contextlib
 import sqlite3
 import stat
 from functools import partial
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from tests.store.samples import OWNER, chat, items, names_of, response, say
-from turnbridge.store import sqlite
+from turnbridge.store import opening, sqlite
 from turnbridge.store.migrations import migrate
-from turnbridge.store.open import SqlStore, database_at, open_store, store_url
+from turnbridge.store.open import SqlStore, database_at, open_store, store_at, store_url
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -54,16 +56,39 @@ async def test_on_a_full_disk_nothing_is_half_written_and_reading_goes_on(tmp_pa
     await database.write(partial(migrate, dialect=database.dialect))
     store = SqlStore(database, now=lambda: 0)
     await say(store, "r1", ["a"], ["b"])
-    await database.run_alone(["PRAGMA max_page_count = 1"])
+    await database.write(lambda tx: tx.execute("PRAGMA max_page_count = 1"))
     large = response("r2", text="x" * 1_000_000)
     with pytest.raises(BackendUnavailable, match="database or disk is full"):
         await store.add_response(large, continues=None, inputs=items("c"))
     assert await store.response(OWNER, "r2") is None
     assert await names_of(store, "r1") == (["a"], ["b"])
-    await database.run_alone(["PRAGMA max_page_count = 1000000"])
+    await database.write(lambda tx: tx.execute("PRAGMA max_page_count = 1000000"))
     await store.add_response(large, continues=None, inputs=items("c"))
     assert await names_of(store, "r2") == (["c"], [])
     await store.aclose()
+
+
+async def test_a_store_that_could_not_be_opened_is_tried_again_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_the_way = tmp_path / "data"
+    in_the_way.write_bytes(b"")
+    store = store_at(store_url(in_the_way))
+    for _ in range(2):
+        with pytest.raises(BackendUnavailable, match="The store cannot be used"):
+            await say(store, "r1", ["a"], ["b"])
+    in_the_way.unlink()
+    with pytest.raises(BackendUnavailable):
+        await say(store, "r1", ["a"], ["b"])
+    monkeypatch.setattr(opening, "PEACE_S", 0)
+    await say(store, "r1", ["a"], ["b"])
+    assert await names_of(store, "r1") == (["a"], ["b"])
+    await store.aclose()
+
+
+async def test_a_store_that_nobody_used_makes_no_file(tmp_path: Path) -> None:
+    await store_at(store_url(tmp_path)).aclose()
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_file_that_somebody_else_never_lets_go_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +101,26 @@ async def test_a_file_that_somebody_else_never_lets_go_is_told(tmp_path: Path, m
     stranger.close()
     await say(store, "r1", ["a"], ["b"])
     await store.aclose()
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_a_postgres_that_cut_all_connections_is_reached_again(url: str, store: SqlStore) -> None:
+    await say(store, "r1", ["a"], ["b"])
+    operator = await asyncpg.connect(url)
+    await operator.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turnbridge'"
+    )
+    await operator.close()
+    # One request may find out; the one after it has a connection of its own.
+    with contextlib.suppress(BackendUnavailable):
+        await names_of(store, "r1")
+    assert await names_of(store, "r1") == (["a"], ["b"])
+
+
+async def test_an_old_sqlite_is_told_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(BackendUnavailable, match=r"it needs SQLite 3\.35 or later"):
+        await open_store(store_url(tmp_path))
 
 
 async def test_our_own_mistakes_are_not_told_as_failures_of_the_database(store: SqlStore) -> None:

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from tests.store.samples import OWNER, chat, conversation, exported, items, response
 from turnbridge.cli import app
-from turnbridge.commands.refusal import EXIT_CONFIG
-from turnbridge.commands.store import EXIT_UNAVAILABLE
+from turnbridge.commands.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
 from turnbridge.settings import known_names
 from turnbridge.store.open import open_store, store_url
 from turnbridge.turn.items import JsonObject

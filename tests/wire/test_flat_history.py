@@ -154,9 +154,15 @@ def test_a_flattened_history_says_the_same_whatever_is_written_in_it(history: li
     assert read_back(flatten(history).parts) == told(history)
 
 
-@given(HISTORIES, HISTORIES)
-def test_no_text_makes_a_history_look_like_another(one: list[Item], other: list[Item]) -> None:
-    assert (flatten(one).parts == flatten(other).parts) <= (told(one) == told(other))
+@given(HISTORIES, messages("user"))
+def test_a_message_that_quotes_a_flattened_history_is_not_taken_for_it(history: list[Item], first: Item) -> None:
+    flat = flatten([first, *history]).parts
+    quoting = Message(role="user", parts=flat)
+    assert flatten([quoting]).parts != flat
+    inside = [TextPart(text=part.text.removeprefix(PREAMBLE)) if isinstance(part, TextPart) else part for part in flat]
+    for forged in ([first, quoting], [Message(role="user", parts=tuple(inside))]):
+        assert flatten(forged).parts != flat
+        assert read_back(flatten(forged).parts) == told(forged)
 
 
 @given(TEXTS)

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 Note: TypeAlias = Notification | OlderNotification | ToolCallAsked
 
-# Longest answer time of any call that we make; a healthy app-server needs milliseconds.
+# Longest answer time of any call that we make, if nobody says otherwise; a healthy app-server needs milliseconds.
 CALL_TIMEOUT_S = 30.0
 
 
@@ -106,8 +106,10 @@ class Connection:
         *,
         check: RpcCheck | None = None,
         older: Mapping[str, type[OlderNotification]] | None = None,
+        call_timeout_s: float | None = None,
     ) -> None:
         self._write = write
+        self._call_timeout_s = call_timeout_s
         self._check = check
         self._lines = jsonrpc.LineSplitter()
         self._ids = itertools.count(1)
@@ -121,9 +123,10 @@ class Connection:
         self.broke: Callable[[], None] = lambda: None
         """Called once if nothing that comes can be understood any more; the owner of the pipe ends it."""
 
-    async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float = CALL_TIMEOUT_S) -> T:
+    async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float | None = None) -> T:
         """Ask Codex and return its answer; raises `CallRefused` with Codex's own words if it refuses."""
         answer = self.send(method, params)
+        timeout_s = timeout_s or self._call_timeout_s or CALL_TIMEOUT_S
         try:
             async with asyncio.timeout(timeout_s):
                 raw = await answer

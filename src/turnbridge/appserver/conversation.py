@@ -34,7 +34,7 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversation":
     """Start a thread of the current protocol (v2)."""
     names = ToolNames(tool.name for tool in request.tools)
-    params = thread_start_params(request, names)
+    params = thread_start_params(request, names, worker.rules)
     conversation = CodexConversation(worker, await worker.spares.take(params), request, names)
     conversation.answering = lambda: worker.spares.refill(params)
     return conversation
@@ -135,6 +135,10 @@ class CodexConversation:
         """Return what notifications mean."""
         return [event for note in notes for event in self._decoder.feed(note)]
 
+    def _patience_s(self) -> float:
+        """Return how long the rest of a model's calls is waited for."""
+        return REST_OF_CALLS_S
+
     def _overflowed(self) -> None:
         log.warning("slow_reader", thread=self._thread_id)
         self.close()
@@ -160,7 +164,7 @@ class CodexConversation:
             try:
                 if self._asked and self._decoder.holds_calls:
                     # If the provider's answer breaks off after a call, Codex waits for the call's output in silence.
-                    async with asyncio.timeout(REST_OF_CALLS_S):
+                    async with asyncio.timeout(self._patience_s()):
                         notes = await self._inbox.batch()
                 else:
                     notes = await self._inbox.batch()

@@ -14,16 +14,23 @@ from turnbridge.appserver.worker import Worker
 from turnbridge.turn.items import FunctionCallOutput, Item, JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex import schema
-from turnbridge.wire.codex.early import early_output, early_turn_params, thread_start_params
+from turnbridge.wire.codex.early import early_output, early_thread_params, early_turn_params
 from turnbridge.wire.codex.flat_turn import flat_history, tool_names
 from turnbridge.wire.codex.tools import ToolNames
+
+# Of the versions that have environments and no raw responses (0.125 to 0.142), some tell the end of a model call only
+# once its functions are answered: there every call costs this wait. What a model calls later, it has to call again.
+UNCOUNTED_CALLS_S = 2.0
 
 
 async def open_early(worker: Worker, request: TurnRequest) -> "EarlyConversation":
     """Start a thread of the early protocol."""
     names = tool_names(request)
     developer = flat_history(request.items).developer
-    params = thread_start_params(request, developer, names, worker.capabilities)
+    logged_in = worker.login is not None
+    params = early_thread_params(
+        request, developer, names, worker.capabilities, logged_in=logged_in, rules=worker.rules
+    )
     started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
     return EarlyConversation(worker, started.thread.id, request, names)
 
@@ -48,6 +55,10 @@ class EarlyConversation(CodexConversation):
         parts = flat_history(self._unsent, self._names).parts
         params = early_turn_params(self._thread_id, parts, self._request, self._worker.capabilities)
         return self._connection.send("turn/start", params)
+
+    def _patience_s(self) -> float:
+        known = self._worker.capabilities
+        return UNCOUNTED_CALLS_S if known.environments and not known.raw_usage else super()._patience_s()
 
     def _reply(self, output: FunctionCallOutput) -> JsonObject:
         return early_output(output.output, self._worker.capabilities)

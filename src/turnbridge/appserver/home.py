@@ -58,8 +58,7 @@ def provider_overrides(base_url: str) -> tuple[str, ...]:
     provider = {"name": "demo", "base_url": base_url, "wire_api": "responses"}
     words = [f'model_providers.demo.{key}="{value}"' for key, value in provider.items()]
     retries = [f"model_providers.demo.{kind}_max_retries=0" for kind in ("request", "stream")]
-    # Older versions would ask OpenAI for its models before each thread.
-    return ('model_provider="demo"', *words, *retries, "features.remote_models=false")
+    return ('model_provider="demo"', *words, *retries)
 
 
 def bar_skills(home: Path) -> None:

@@ -67,6 +67,8 @@ class Pool:
         login_help: str,
         count: int = 1,
         bounds: Bounds | None = None,
+        first_backoff_s: float | None = None,
+        longest_backoff_s: float | None = None,
         on_demand: bool = False,
     ) -> None:
         self._start = start
@@ -74,6 +76,8 @@ class Pool:
         self._login_help = login_help
         self._count = count
         self._bounds = bounds or Bounds()
+        self._first_backoff_s = first_backoff_s
+        self._longest_backoff_s = longest_backoff_s
         self._serving: list[Worker] = []
         self._reserve: Worker | None = None
         self._retiring: dict[asyncio.Task[None], Worker] = {}
@@ -85,18 +89,6 @@ class Pool:
         self.restarts = 0
         if not on_demand:
             self._wanted.set()
-
-    @classmethod
-    def of(cls, worker: Worker) -> "Pool":
-        """Return a pool of one app-server that somebody else has started and will end; it need not be run."""
-
-        async def start() -> Worker:
-            return worker
-
-        pool = cls(start, login_state=lambda: worker.login, login_help="Nobody is logged in.")
-        pool._serving.append(worker)
-        pool._available.set()
-        return pool
 
     @property
     def workers(self) -> list[Worker]:
@@ -217,7 +209,8 @@ class Pool:
         while self._crashes and self._crashes[0] < horizon:
             self._crashes.popleft()
         recent = len(self._crashes)
-        return min(FIRST_BACKOFF_S * 2 ** (recent - 1), LONGEST_BACKOFF_S) if recent else 0.0
+        first, longest = self._first_backoff_s or FIRST_BACKOFF_S, self._longest_backoff_s or LONGEST_BACKOFF_S
+        return min(first * 2 ** (recent - 1), longest) if recent else 0.0
 
     def _replace_outgrown(self) -> None:
         """Let the reserve take the place of an app-server that has reached a bound."""

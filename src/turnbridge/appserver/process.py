@@ -29,7 +29,7 @@ KEPT_STDERR_CHARS = 500
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 # The gateway's own secrets are none of Codex's business.
-WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_METRICS_TOKEN", "PROXY_RATE_LIMIT_STORAGE")
+WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_DATABASE_URL", "PROXY_METRICS_TOKEN", "PROXY_RATE_LIMIT_STORAGE")
 
 SHELL = "/bin/sh"
 # The guard comes first, so that there is no moment without it. `$0` is the pipe, `$@` the command, which takes the
@@ -85,6 +85,8 @@ class AppServerProcess:
         # A pipe to a child is always writable; the base class just does not say so.
         self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
         pipes.exited.add_done_callback(lambda _: self._release())
+        self.exit_grace_s: float | None = None
+        """How long it may take to leave of itself, if somebody has a say in that."""
 
     @classmethod
     async def start(cls, command: Sequence[str], *, home: Path, cwd: Path) -> "AppServerProcess":
@@ -152,7 +154,8 @@ class AppServerProcess:
     async def stop(self) -> None:
         """End the child: close its stdin, then SIGTERM, then SIGKILL, each within its bound."""
         self._stdin.close()
-        for grace, harder in ((EXIT_GRACE_S, self._transport.terminate), (TERMINATE_GRACE_S, self._transport.kill)):
+        grace_s = self.exit_grace_s or EXIT_GRACE_S
+        for grace, harder in ((grace_s, self._transport.terminate), (TERMINATE_GRACE_S, self._transport.kill)):
             if await self._gone_within(grace):
                 return
             try:

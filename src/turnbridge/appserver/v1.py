@@ -23,7 +23,10 @@ from turnbridge.wire.codex.tools import ToolNames
 async def open_v1(worker: Worker, request: TurnRequest) -> "V1Conversation":
     """Start a conversation and listen to it."""
     developer = flat_history(request.items).developer
-    params = v1.new_conversation_params(request, developer, cwd=str(worker.workdir))
+    logged_in = worker.login is not None
+    params = v1.new_conversation_params(
+        request, developer, cwd=str(worker.workdir), logged_in=logged_in, rules=worker.rules
+    )
     made = await worker.connection.call("newConversation", params, v1.NewConversationResult)
     listening = v1.add_listener_params(made.conversation_id)
     heard = await worker.connection.call("addConversationListener", listening, v1.ListenerResult)
@@ -68,9 +71,11 @@ class V1Conversation(CodexConversation):
 
     def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
         self._spoken = self._new_spoken()
-        if v1.TURN_METHOD in self._worker.capabilities.methods:
+        if v1.TURN_METHOD in self._worker.capabilities.methods and not self._worker.rules.plain_messages:
             cwd = str(self._worker.workdir)
-            params = v1.send_user_turn_params(self._thread_id, self._input, self._request, cwd=cwd)
+            params = v1.send_user_turn_params(
+                self._thread_id, self._input, self._request, cwd=cwd, rules=self._worker.rules
+            )
             return self._connection.send(v1.TURN_METHOD, params)
         return self._connection.send(v1.MESSAGE_METHOD, v1.send_user_message_params(self._thread_id, self._input))
 

@@ -24,7 +24,8 @@ from turnbridge.turn.models import Model
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.capabilities import Capabilities, Dialect
 from turnbridge.wire.codex.encode import bare_catalog, initialize_params
-from turnbridge.wire.codex.older import OLDER_NOTIFICATIONS
+from turnbridge.wire.codex.host_rules import STRICT, HostRules
+from turnbridge.wire.codex.older import OLDER_NOTIFICATIONS, OlderNotification
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +63,10 @@ class CodexSpec:
     """The gateway's own version, for the handshake."""
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     """How long Codex may go on failing to reach the provider."""
+    rules: HostRules = STRICT
+    startup_timeout_s: float | None = None
+    call_timeout_s: float | None = None
+    exit_grace_s: float | None = None
     dialect: Dialect | None = None
     """The dialect to speak; the best that the binary knows, if none is named."""
     validate_rpc: bool = False
@@ -92,6 +97,7 @@ class Worker:
     dialect: Dialect
     """The one that is spoken, of those that it knows."""
     workdir: Path
+    rules: HostRules = STRICT
     models: tuple[Model, ...]
     default_model: str | None
     login_missing: bool
@@ -128,17 +134,19 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     command = [*spec.command("app-server"), *_catalog_flags(spec, catalog)]
 
     process = await spawn(command, home=spec.home, cwd=spec.workdir)
+    process.exit_grace_s = spec.exit_grace_s
     overheard = None if tap is None else tap(process.pid)
     write = process.write if overheard is None else tapped_write(overheard, process.write)
-    older = {} if dialect == "v2" else OLDER_NOTIFICATIONS
-    connection = Connection(write, check=binary.rpc_check if spec.validate_rpc else None, older=older)
+    older = _older_notifications(binary)
+    check = binary.rpc_check if spec.validate_rpc else None
+    connection = Connection(write, check=check, older=older, call_timeout_s=spec.call_timeout_s)
     connection.broke = process.kill
     process.receive_by(connection.receive if overheard is None else tapped_receive(overheard, connection.receive))
     process.exited.add_done_callback(
         lambda _: connection.end(BackendLost(f"Codex ended (exit status {process.exit_status})."))
     )
     try:
-        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+        async with asyncio.timeout(spec.startup_timeout_s or HANDSHAKE_TIMEOUT_S):
             return await _shake_hands(spec, binary, dialect, process, connection, catalog, login)
     except BaseException as error:
         await process.stop()
@@ -157,7 +165,7 @@ async def _shake_hands(
     catalog: JsonObject | None,
     login: tuple[int, int] | None,
 ) -> Worker:
-    wanted = () if dialect == "v2" else OLDER_NOTIFICATIONS
+    wanted = _older_notifications(binary)
     greeting = initialize_params(spec.version, opt_out=binary.capabilities.opt_out, wanted=wanted)
     await connection.call("initialize", _known(binary, "initialize", greeting), dict[str, msgspec.Raw])
     connection.tell("initialized")
@@ -174,6 +182,7 @@ async def _shake_hands(
         binary=binary.name,
         dialect=dialect,
         workdir=spec.workdir,
+        rules=spec.rules,
         models=_models(listed.data, catalog or {}, config.config.model_reasoning_effort),
         default_model=config.config.model,
         login_missing=login_missing,
@@ -181,6 +190,11 @@ async def _shake_hands(
         started_at=asyncio.get_running_loop().time(),
         connect_timeout_s=spec.connect_timeout_s,
     )
+
+
+def _older_notifications(binary: Binary) -> dict[str, type[OlderNotification]]:
+    """Return what is listened to in place of what a binary does not tell."""
+    return {} if binary.capabilities.raw_usage else OLDER_NOTIFICATIONS
 
 
 def _known(binary: Binary, method: str, params: JsonObject) -> JsonObject:

@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 # Refuses a half-configured server with the status that service managers read as "do not try again as it is".
 EXIT_CONFIG = 78
+# Says that something which the program needs is not there.
+EXIT_UNAVAILABLE = 69
 
 
 def refuse(message: str, *, status: int = EXIT_CONFIG) -> NoReturn:

@@ -15,7 +15,7 @@ import msgspec
 import typer
 from pydantic import ValidationError
 
-from turnbridge.commands.refusal import explained, refuse
+from turnbridge.commands.refusal import EXIT_UNAVAILABLE, explained, refuse
 from turnbridge.settings import Settings, load_settings
 from turnbridge.store.open import SqlStore, open_store, sqlite_file, store_url
 from turnbridge.turn.errors import GatewayError
@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
-EXIT_UNAVAILABLE = 69
 
 app = typer.Typer(no_args_is_help=True, help="Show and look after what is kept of answers.")
 

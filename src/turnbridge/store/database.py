@@ -38,7 +38,6 @@ class Dialect:
     """The types in the statements of `schema.py`."""
     before_migrating: tuple[str, ...] = ()
     """What makes two processes migrate one after the other."""
-    vacuum: tuple[str, ...]
 
 
 class Transaction(ABC):
@@ -72,11 +71,6 @@ Work: TypeAlias = Callable[[Transaction], Awaitable[T]]
 class Database(Protocol):
     """Where the tables are. Work waits for nothing but its own statements, and may be run a second time."""
 
-    @property
-    def dialect(self) -> Dialect:
-        """Return its own words."""
-        ...
-
     async def write(self, work: Work[T]) -> T:
         """Do a piece of work that changes something: whole, or not at all."""
         ...
@@ -85,12 +79,21 @@ class Database(Protocol):
         """Do a piece of work that changes nothing, on one state of the database."""
         ...
 
-    async def run_alone(self, statements: Sequence[str]) -> None:
-        """Run statements that cannot be part of a transaction."""
+    async def vacuum(self) -> None:
+        """Give the room of removed rows back to the system."""
         ...
 
     async def aclose(self) -> None:
         """Finish what was begun, and disconnect."""
+        ...
+
+
+class ConnectedDatabase(Database, Protocol):
+    """A database that has been reached; its tables may be those of another version."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Return its own words."""
         ...
 
 

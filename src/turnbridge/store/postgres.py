@@ -31,7 +31,8 @@ CONFLICTS = (
     # What a row refers to was removed between two statements: at the next attempt it is not found.
     asyncpg.ForeignKeyViolationError,
 )
-FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+# A connection that is cut in the middle of a transaction ends in an `InternalClientError`.
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 MISTAKES = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError)
 
 TABLES = ("segments", "items", "responses", "conversations", "chats", "chat_metadata")
@@ -46,7 +47,6 @@ DIALECT = Dialect(
         END $do$
         """,
     ),
-    vacuum=tuple(f"VACUUM (FULL, ANALYZE) {table}" for table in TABLES),
 )
 
 
@@ -106,12 +106,12 @@ class PostgresDatabase:
             ):
                 return await work(PostgresTransaction(connection))
 
-    async def run_alone(self, statements: Sequence[str]) -> None:
-        """Run statements that cannot be part of a transaction."""
+    async def vacuum(self) -> None:
+        """Give the room of removed rows back to the system."""
         with _told():
             async with self._pool.acquire() as connection:
-                for statement in statements:
-                    await connection.execute(statement, timeout=VACUUM_TIMEOUT_S)
+                for table in TABLES:
+                    await connection.execute(f"VACUUM (FULL, ANALYZE) {table}", timeout=VACUUM_TIMEOUT_S)
 
     async def aclose(self) -> None:
         """Finish what was begun, and disconnect."""

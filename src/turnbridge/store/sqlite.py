@@ -11,7 +11,7 @@ import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,8 +23,10 @@ T = TypeVar("T")
 
 # Reading is quick; more readers would only compete with the event loop for the interpreter.
 READERS = 3
-# Another process may be writing: a vacuum of a gigabyte takes this long.
+# Another process may be writing. The longest that it does is a vacuum, which takes seconds for a full store.
 BUSY_TIMEOUT_S = 60
+# The first with `RETURNING`.
+OLDEST_SQLITE = (3, 35, 0)
 # Statements that stay prepared for each connection; the store has about fifty.
 PREPARED_STATEMENTS = 128
 # A database in WAL mode survives a killed process with these; only a power cut may lose the last moments.
@@ -34,14 +36,14 @@ PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON", "secure_delete = ON")
 FAILURES = (sqlite3.DatabaseError, OSError)
 MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 
+VACUUM = ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
 DIALECT = Dialect(
     # A key that was used once is not given again: a stale reference must not lead to somebody else's segment.
     names={"key": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"},
-    vacuum=("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"),
 )
 
 
-@cache
+@lru_cache(maxsize=PREPARED_STATEMENTS)
 def sqlite_text(sql: str) -> str:
     """Return a statement in SQLite's words."""
     sql = re.sub(r"= ANY\(\$(\d+)\)", r"IN (SELECT value FROM json_each(?\1))", sql)
@@ -87,11 +89,11 @@ class SqliteDatabase:
         finally:
             self._readers.put_nowait(lane)
 
-    async def run_alone(self, statements: Sequence[str]) -> None:
-        """Run statements that cannot be part of a transaction."""
+    async def vacuum(self) -> None:
+        """Give the room of removed rows back to the system."""
 
         def run(connection: sqlite3.Connection) -> None:
-            for statement in statements:
+            for statement in VACUUM:
                 connection.execute(statement).fetchall()
 
         await self._writer.run(run)
@@ -133,6 +135,8 @@ def _described(error: Exception) -> str:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise sqlite3.NotSupportedError(f"it needs SQLite 3.35 or later, and this Python has {sqlite3.sqlite_version}")
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The files that SQLite puts beside it take over its mode.

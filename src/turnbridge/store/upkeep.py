@@ -84,7 +84,7 @@ class Upkeep(Part):
 
     async def vacuum(self) -> None:
         """Give the room of removed rows back to the system; writers wait meanwhile, in Postgres readers too."""
-        await self._database.run_alone(self._database.dialect.vacuum)
+        await self._database.vacuum()
 
 
 async def _remove_older(made_before: int, tx: Transaction) -> Counter[str]:

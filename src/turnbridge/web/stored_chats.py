@@ -119,11 +119,13 @@ def _record(client: str, body: JsonObject, completion: JsonObject) -> ChatRecord
 
 
 def _metadata_filter(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name.removeprefix(METADATA_FILTER).removesuffix("]"): value
-        for name, value in parameters.items()
-        if name.startswith(METADATA_FILTER) and name.endswith("]")
-    }
+    return check_metadata(
+        {
+            name.removeprefix(METADATA_FILTER).removesuffix("]"): value
+            for name, value in parameters.items()
+            if name.startswith(METADATA_FILTER) and name.endswith("]")
+        }
+    )
 
 
 def _owner(request: Request) -> str:

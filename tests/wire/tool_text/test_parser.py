@@ -113,6 +113,7 @@ NOT_UNDERSTOOD: dict[str, str] = {
     "half of a surrogate pair": r'<tool_call>{"name":"f","arguments":{"a":"\ud800"}}</tool_call>',
     "too many levels": f'<tool_call>{{"name":"f","arguments":{{"a":{"[" * 9999}{"]" * 9999}}}}}</tool_call>',
     "a call that is cut off before its arguments": '<tool_call>{"name":"f"',
+    "a call that is cut off after a comma": '<tool_call>{"name":"f","arguments":{},',
     "a call that is cut off in its arguments": '<tool_call>{"name":"f","arguments":{"path":"/","all":true',
     "a call that is cut off in a list": '<tool_call>{"name":"f","arguments":{"a":[1',
     "a call that is cut off in a string": r'<tool_call>{"name":"f","arguments":"{\"a\":1}',

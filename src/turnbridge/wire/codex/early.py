@@ -9,18 +9,25 @@ from turnbridge.turn.request import Tool, TurnRequest
 from turnbridge.wire.codex.capabilities import Capabilities
 from turnbridge.wire.codex.encode import tool_output, turn_start_params
 from turnbridge.wire.codex.flat_turn import NO_WORKSPACE, developer_instructions, flat_config
+from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.tools import ToolNames, dynamic_tools, with_whole_schema
 
 # What the schema language of early versions has; they drop the rest, and make numbers of integers.
-PLAIN_TYPES = frozenset({"string", "number", "boolean", "object", "array"})
+PLAIN_TYPES = ("string", "number", "boolean", "object", "array")
 PLAIN_KEYWORDS = frozenset({"type", "description", "properties", "required", "additionalProperties", "items"})
 
 # Fields of `turn/start` that came later.
 LATER_FIELDS = ("serviceTier", "responsesapiClientMetadata")
 
 
-def thread_start_params(
-    request: TurnRequest, developer: Iterable[str], names: ToolNames, capabilities: Capabilities
+def early_thread_params(
+    request: TurnRequest,
+    developer: Iterable[str],
+    names: ToolNames,
+    capabilities: Capabilities,
+    *,
+    logged_in: bool,
+    rules: HostRules = STRICT,
 ) -> JsonObject:
     """Return a thread with the client's instructions and tools, and with as little of Codex's own as can be."""
     # With an environment, tools of Codex's own stay.
@@ -29,11 +36,11 @@ def thread_start_params(
         "model": request.model,
         "baseInstructions": request.instructions or "",
         "developerInstructions": developer_instructions((*notes, *developer)) or None,
-        "approvalPolicy": "never",
-        "sandbox": "read-only",
+        "approvalPolicy": rules.approval_policy,
+        "sandbox": rules.sandbox,
         "experimentalRawEvents": True,
         "dynamicTools": early_tools(request.tools, names, typed=capabilities.typed_tool_specs),
-        "config": flat_config(request),
+        "config": flat_config(request, logged_in=logged_in),
     }
     if capabilities.ephemeral:
         params["ephemeral"] = True

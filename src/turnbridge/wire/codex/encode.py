@@ -22,6 +22,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import JsonOfSchema, TurnRequest, WebSearch
+from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.schema import UNWANTED_NOTIFICATIONS
 from turnbridge.wire.codex.tools import ToolNames, dynamic_tools
 
@@ -108,15 +109,15 @@ def thread_config(request: TurnRequest) -> JsonObject:
     return config
 
 
-def thread_start_params(request: TurnRequest, names: ToolNames) -> JsonObject:
+def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules = STRICT) -> JsonObject:
     """Return a thread that holds nothing but the client's instructions and tools."""
     return {
         "model": request.model,
         "baseInstructions": request.instructions or "",
         "ephemeral": True,
         "environments": [],
-        "approvalPolicy": "never",
-        "sandbox": "read-only",
+        "approvalPolicy": rules.approval_policy,
+        "sandbox": rules.sandbox,
         "experimentalRawEvents": True,
         "dynamicTools": dynamic_tools(request.tools, names),
         "config": thread_config(request),

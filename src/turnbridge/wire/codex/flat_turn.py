@@ -50,12 +50,15 @@ def tool_names(request: TurnRequest) -> ToolNames:
     return ToolNames((tool.name for tool in request.tools), reserved=RESERVED_NAMES | frozenset(BUILT_IN))
 
 
-def flat_config(request: TurnRequest) -> JsonObject:
+def flat_config(request: TurnRequest, *, logged_in: bool) -> JsonObject:
     """Return the settings of a thread, in the words of every version; each passes over those that it does not know."""
+    features: JsonObject = dict.fromkeys((*SWITCHED_OFF, *SWITCHED_OFF_EARLIER), False)
+    # Before each thread the oldest ask OpenAI for its models, and try for seconds; without a login it is in vain.
+    features["remote_models"] = logged_in
     return {
         "model_verbosity": USUAL_VERBOSITY,
         **thread_config(request),
-        "features": dict.fromkeys((*SWITCHED_OFF, *SWITCHED_OFF_EARLIER), False),
+        "features": features,
         "model_context_window": NO_WINDOW,
         "model_auto_compact_token_limit": NO_WINDOW,
     }

@@ -58,6 +58,8 @@ class SpokenCalls:
             match piece:
                 case Text():
                     text = message.space + piece.text
+                    if message.calls and not message.said:
+                        text = text.lstrip()
                     spoken = text.rstrip()
                     message.space = text[len(spoken) :]
                     happened += self._spoken(item_id, message, spoken)

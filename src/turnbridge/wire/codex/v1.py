@@ -11,6 +11,7 @@ from turnbridge.turn.errors import InternalFault
 from turnbridge.turn.items import FilePart, ImagePart, JsonObject, Part, TextPart
 from turnbridge.turn.request import JsonOfSchema, TurnRequest
 from turnbridge.wire.codex.flat_turn import NO_WORKSPACE, developer_instructions, flat_config
+from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.schema import Wire
 from turnbridge.wire.tool_text.prompt import tool_instructions
 
@@ -32,7 +33,9 @@ class ListenerResult(Wire, frozen=True):
     subscription_id: str
 
 
-def new_conversation_params(request: TurnRequest, developer: Iterable[str], *, cwd: str) -> JsonObject:
+def new_conversation_params(
+    request: TurnRequest, developer: Iterable[str], *, cwd: str, logged_in: bool, rules: HostRules = STRICT
+) -> JsonObject:
     """Return a conversation with the client's instructions, in which its functions are explained."""
     told = tool_instructions(
         request.tools,
@@ -40,19 +43,19 @@ def new_conversation_params(request: TurnRequest, developer: Iterable[str], *, c
         parallel_calls=request.parallel_calls,
         web_search=request.web_search is not None,
     )
-    config = flat_config(request)
+    config = flat_config(request, logged_in=logged_in)
     if request.effort is not None:
         config["model_reasoning_effort"] = request.effort
     return {
         "model": request.model,
         "cwd": cwd,
-        "approvalPolicy": "never",
-        "sandbox": "read-only",
+        "approvalPolicy": rules.approval_policy,
+        "sandbox": rules.sandbox,
         "developerInstructions": developer_instructions((NO_WORKSPACE, told, *developer)),
         "baseInstructions": request.instructions or "",
         "compactPrompt": None,
         "config": config,
-        "includeApplyPatchTool": False,
+        "includeApplyPatchTool": rules.apply_patch,
     }
 
 
@@ -71,15 +74,17 @@ def interrupt_params(conversation_id: str) -> JsonObject:
     return {"conversationId": conversation_id}
 
 
-def send_user_turn_params(conversation_id: str, parts: Sequence[Part], request: TurnRequest, *, cwd: str) -> JsonObject:
+def send_user_turn_params(
+    conversation_id: str, parts: Sequence[Part], request: TurnRequest, *, cwd: str, rules: HostRules = STRICT
+) -> JsonObject:
     """Return a turn with this input."""
     output = request.output
     return {
         "conversationId": conversation_id,
         "items": [input_item(part) for part in parts],
         "cwd": cwd,
-        "approvalPolicy": "never",
-        "sandboxPolicy": {"type": "read-only"},
+        "approvalPolicy": rules.approval_policy,
+        "sandboxPolicy": {"type": rules.sandbox},
         "model": request.model,
         "effort": request.effort,
         "summary": request.summary or "none",

@@ -81,8 +81,7 @@ def ids_to_look_up(items: Sequence[JsonObject]) -> list[str]:
     return [
         item_id
         for item in items
-        if isinstance(item_id := item.get("id"), str)
-        and (kind_of(item) == REFERENCE or _lacks_content(item))
+        if isinstance(item_id := item.get("id"), str) and (kind_of(item) == REFERENCE or _lacks_content(item))
     ]
 
 

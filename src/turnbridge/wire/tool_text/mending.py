@@ -105,8 +105,6 @@ def _arguments(written: str) -> str:
 def _object_text(text: str) -> str:
     try:
         _decode_object(text)
-    except msgspec.ValidationError:
-        raise  # it is JSON, but no object
     except msgspec.DecodeError:
         text = mended(text).text
         _decode_object(text)
@@ -131,8 +129,7 @@ def mended(text: str) -> Mended:
         if not unclosed:
             rest = text[found.end() :]
             return Mended("".join(kept) + ("" if LEFT_BEHIND.fullmatch(rest) else rest), completed=False)
-    # Where more than one brace is missing, one does not make it JSON.
-    _drop_comma(kept)
+    # Where more is missing than one brace, this does not make it JSON.
     return Mended("".join([*kept, "}"]), completed=True)
 
 

@@ -71,12 +71,12 @@ class _EndOfBlock:
     def __init__(self, content: int) -> None:
         self._content = self._seen = content
         self._in_string = False
-        self._quotes_count = True
+        self._trusts_quotes = True
 
     def find(self, text: str, *, final: bool) -> _End | None:
         """Return where the block ends; nothing if more text must come first."""
         tag = self._tag_outside_strings(text)
-        if not self._quotes_count:
+        if not self._trusts_quotes:
             tag = _TAG.search(text, self._seen)
             self._seen = max(self._content, len(text) - len(CLOSE_CALL))
         if tag is not None:
@@ -88,11 +88,11 @@ class _EndOfBlock:
 
     def distrust_quotes(self) -> bool:
         """Look again, for any tag; tell whether that is another search than before."""
-        counted, self._quotes_count, self._seen = self._quotes_count, False, self._content
-        return counted
+        trusted, self._trusts_quotes, self._seen = self._trusts_quotes, False, self._content
+        return trusted
 
     def _tag_outside_strings(self, text: str) -> re.Match[str] | None:
-        while self._quotes_count:
+        while self._trusts_quotes:
             found = (_INSIDE_STRINGS if self._in_string else _OUTSIDE_STRINGS).search(text, self._seen)
             if found is None:
                 self._seen = max(self._seen, len(text))
