@@ -16,8 +16,9 @@ class Curve:
 
     name: str
     unit: str
-    steepest: float
-    """The largest exponent that is all right: 1 for in proportion, 0 for flat, with room for noise."""
+    steepest: float | None
+    """The largest exponent that is all right: 1 for in proportion, 0 for flat, with room for noise; None if it is not
+    the gateway's."""
     sizes: list[int] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
 
@@ -36,10 +37,11 @@ class Curve:
         spread = sum((a - middle_x) ** 2 for a in x)
         return sum((a - middle_x) * (b - middle_y) for a, b in zip(x, y, strict=True)) / spread
 
-    @property
-    def goal(self) -> Goal:
+    def goals(self) -> list[Goal]:
         """Return whether it grows no faster than it may."""
-        return at_most(f"growth: {self.name}, exponent", round(self.exponent, 2), self.steepest)
+        if self.steepest is None:
+            return []
+        return [at_most(f"growth: {self.name}, exponent", round(self.exponent, 2), self.steepest)]
 
 
 def curve_lines(curves: Sequence[Curve]) -> list[str]:

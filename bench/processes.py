@@ -10,6 +10,7 @@ from pathlib import Path
 
 import codex_cli_bin
 
+from bench.client import RequestFailed
 from soak.gateway import GatewayProcess, gateway_process
 from turnbridge.selfcheck import HOME_PREFIX
 
@@ -24,6 +25,8 @@ SETTLE_TIMEOUT_S = 30.0
 # The clock of a process's own time, by which Linux makes a clock's number of its id (as `clock_getcpuclockid` does):
 # `/proc` counts in hundredths of a second only.
 CPU_CLOCK = 2
+# Enough of a log to see what went wrong.
+LOG_CHARACTERS = 2000
 # A process that has not ended by then hangs.
 END_TIMEOUT_S = 10.0
 
@@ -52,9 +55,10 @@ async def gateway(directory: Path, provider: str, **settings: object) -> AsyncIt
         try:
             await running.ready()
             await _settled(running)
-        except TimeoutError as error:
-            raise AssertionError(f"The gateway is not ready: {running.log()[-2000:]}") from error
-        yield running
+            yield running
+        except (TimeoutError, RequestFailed) as error:
+            error.add_note(f"The log of the gateway ends so: {running.log()[-LOG_CHARACTERS:]}")
+            raise
 
 
 async def _settled(running: GatewayProcess) -> None:

@@ -20,6 +20,7 @@ from turnbridge.demo.replies import answer, function_call, message
 from turnbridge.selfcheck import INSTRUCTIONS, QUESTION, TOOL, Fidelity, check, compare
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.codex.host_rules import HostRules
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -208,6 +209,9 @@ def test_what_older_versions_keep_whatever_one_does_is_told_but_a_shell_is_refus
     assert compare(older, exact=False) == Fidelity(
         extra_tools=("apply_patch", "view_image", "shell"), host_tools=("shell",)
     )
+    # Where Codex may write, a patch would be applied.
+    loose = HostRules(sandbox="workspace-write")
+    assert compare(older, exact=False, rules=loose).host_tools == ("apply_patch", "view_image", "shell")
 
 
 def test_findings_fit_into_a_header() -> None:

@@ -1,10 +1,13 @@
 """The gateway alone, on an app-server of recorded shapes, against a server that only streams the same bytes."""
 
+import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
-from bench.client import CHAT, RESPONSES, Client, body_of
+from bench.client import CHAT, RESPONSES, Client, Timed, body_of
 from bench.processes import gateway, module, scripted_codex
 from bench.report import Goal, Section, at_least, table
 from bench.rounds import Measured, Side, interleaved, warm_up
@@ -51,9 +54,10 @@ async def _measured(running: GatewayProcess, bare: str, pid: int, *, quick: bool
         _ours("gateway, chat, 4 deltas a read", running, lines=4),
         _ours("gateway, chat, 1 delta a read", running, lines=1),
     ]
+    query = f"?pace_ms={PACE_S * 1000:.0f}&most={PACED_DELTAS}"
     paced = [
-        _bare("bare", f"{bare}/given", f"?pace_ms={PACE_S * 1000:.0f}&most={PACED_DELTAS}", pid, deltas=PACED_DELTAS),
-        _ours("gateway, chat", running, deltas=PACED_DELTAS, pace_s=PACE_S),
+        _spread(_bare("bare, given bytes", f"{bare}/given", query, pid, deltas=PACED_DELTAS)),
+        _spread(_ours("gateway, chat", running, deltas=PACED_DELTAS, pace_s=PACE_S)),
     ]
     await warm_up([*burst, *alone], requests=4)
     at_once = await interleaved(burst, at_once=4, requests=requests, rounds=rounds)
@@ -74,11 +78,21 @@ def _ours(name: str, running: GatewayProcess, path: str = CHAT, *, deltas: int =
     return Side(name=name, ask=lambda: client.ask(request, deltas=deltas), own=[running.pid])
 
 
+def _spread(side: Side) -> Side:
+    """Let the streams begin at different moments: in step, they would share their wake-ups."""
+    waits = cycle(PACE_S * place / PACED_STREAMS for place in range(PACED_STREAMS))
+
+    async def ask() -> Timed:
+        await asyncio.sleep(next(waits))
+        return await side.ask()
+
+    return replace(side, ask=ask)
+
+
 def _section(
     sides: Sequence[Side], measured: Sequence[Measured], paced: Sequence[Side], slow: Sequence[Measured]
 ) -> Section:
     given_1, given_4, encodes_1, encodes_4, _, chat, *_ = measured
-    bare, ours = slow
     return Section(
         title=TITLE,
         lines=[
@@ -95,7 +109,6 @@ def _section(
             _share("encodes, 4 frames a write", chat, encodes_4),
             _share("given bytes, 1 frame a write", chat, given_1),
             _share("given bytes, 4 frames a write", chat, given_4),
-            _share("given bytes, at a model's pace", ours, bare),
         ],
     )
 

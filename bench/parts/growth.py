@@ -72,7 +72,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
             "",
             *curve_lines(whole),
         ],
-        goals=[curve.goal for curve in (*alone, *whole)],
+        goals=[goal for curve in (*alone, *whole) for goal in curve.goals()],
     )
 
 
@@ -157,7 +157,7 @@ async def _streams(running: GatewayProcess, requests: int) -> Curve:
 
 
 async def _turns(running: GatewayProcess, turns: int) -> list[Curve]:
-    replayed = Curve("first text after so many messages, replayed", "ms", LINEAR)
+    replayed = Curve("first text after so many messages, replayed", "ms", None)
     warm = Curve("first text after so many messages, warm", "ms", FLAT)
     chatter = Chatter(running)
     for size in HISTORIES:

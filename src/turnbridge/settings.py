@@ -79,7 +79,7 @@ class Settings(BaseSettings):
         alias="PROXY_SANDBOX_MODE",
         description="The sandbox that Codex is told; it is given no tool that could use it.",
     )
-    approval_policy: Literal["untrusted", "on-failure", "on-request", "never"] = Field(
+    approval_policy: Literal["untrusted", "on-request", "never"] = Field(
         "never",
         alias="PROXY_APPROVAL_POLICY",
         description="When Codex is told to ask for approval; whatever it asks for is declined.",

@@ -1,34 +1,23 @@
 """The oldest Codex that is supported, 0.92.0, behind a gateway, in each of the dialects that it speaks."""
 
-import platform
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.codex_versions.installed import OLDEST, installed_codex
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge.demo.replies import error_reply
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.wire.codex.capabilities import Dialect
 
-VENDOR = Path(__file__).parents[2] / ".venv/codex-versions/0.92.0/node_modules/@openai/codex/vendor"
-TRIPLES = {
-    ("Linux", "x86_64"): "x86_64-unknown-linux-musl",
-    ("Linux", "aarch64"): "aarch64-unknown-linux-musl",
-    ("Darwin", "x86_64"): "x86_64-apple-darwin",
-    ("Darwin", "arm64"): "aarch64-apple-darwin",
-}
-
 
 @pytest.fixture(scope="session")
 def old_codex() -> Path:
     """Return the binary, or skip the test and say how to get it."""
-    triple = TRIPLES.get((platform.system(), platform.machine()))
-    if triple is None:
-        pytest.skip("There is no Codex 0.92.0 for this machine.")
-    binary = VENDOR / triple / "codex" / "codex"
-    if not binary.is_file():
-        pytest.skip("Codex 0.92.0 is not installed: run `make codex-old`, which needs node and npm.")
+    binary = installed_codex(OLDEST)
+    if binary is None:
+        pytest.skip(f"Codex {OLDEST} is not installed: run `make codex-old`, which needs node and npm.")
     return binary
 
 

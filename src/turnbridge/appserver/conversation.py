@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import cast
 
 import msgspec
 import structlog
 
-from turnbridge.appserver.connection import CallRefused
+from turnbridge.appserver.connection import CallRefused, Note
 from turnbridge.appserver.reaching import Reaching
 from turnbridge.appserver.worker import Worker
 from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
@@ -55,7 +56,8 @@ class CodexConversation:
         self._request = request
         self._names = names
         self._decoder = TurnDecoder()
-        self._translator = Translator()
+        # What a current Codex tells needs no translation.
+        self._translator = Translator() if worker.dialect != "v2" else None
         self._started: asyncio.Future[msgspec.Raw] | None = None
         self._asked: dict[str, int | str] = {}
         self._outputs: dict[str, JsonObject] = {}
@@ -131,6 +133,11 @@ class CodexConversation:
     def _reply(self, output: FunctionCallOutput) -> JsonObject:
         return tool_output(output.output)
 
+    def _translated(self, notes: Sequence[Note]) -> Sequence[Told]:
+        if self._translator is None:
+            return cast("Sequence[Told]", notes)
+        return [told for note in notes for told in self._translator.translate(note)]
+
     def _read(self, notes: Iterable[Told]) -> list[TurnEvent]:
         """Return what notifications mean."""
         return [event for note in notes for event in self._decoder.feed(note)]
@@ -179,7 +186,7 @@ class CodexConversation:
                     self._started = None
                 elif isinstance(note, schema.ToolCallAsked):
                     self._asked[note.call_id] = note.request_id
-            events = self._read(told for note in notes for told in self._translator.translate(note))
+            events = self._read(self._translated(notes))
             self._answer()
             if events:
                 if self.answering is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Sandbox: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
-ApprovalPolicy: TypeAlias = Literal["untrusted", "on-failure", "on-request", "never"]
+ApprovalPolicy: TypeAlias = Literal["untrusted", "on-request", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
