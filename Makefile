@@ -20,7 +20,7 @@ endif
 .PHONY: help install run test check fix lock upgrade clean node codex-old
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 install: .venv/.run ## Put the turnbridge command into .venv
 
@@ -105,7 +105,10 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
-.PHONY: bench soak soak-short
+.PHONY: bench soak soak-short codex-matrix
+
+codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and write docs/codex-versions.md (10 minutes, 4 GB)
+	.venv/bin/python -m tools.codex_matrix $(ARGS)
 
 bench: .venv/.dev ## Measure speed, memory and growth: 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)

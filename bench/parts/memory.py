@@ -57,7 +57,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
             ],
         ),
         goals=[
-            at_most("listening before Codex is up", statistics.median(starts), 0.7, " s"),
+            at_most("start: listening before Codex is up", statistics.median(starts), 0.7, " s"),
             at_most("memory, idle", idle, 80, " MB"),
             at_most(f"memory after {requests:,} requests", served, 120, " MB"),
             at_most("memory for each open stream", per_stream, 100, " KB"),

@@ -8,7 +8,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputParam
 
-from tests.codex_versions.seen import MODEL, as_seen, image, serve_another_turn, text
+from tests.codex_versions.seen import BUILT_IN_TOOLS, MODEL, as_seen, image, serve_another_turn, text
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge
 from turnbridge.demo.replies import (
@@ -52,10 +52,11 @@ async def test_one_message_reaches_the_model_as_it_is(old: Bridge) -> None:
     }
 
 
-async def test_the_client_is_told_that_histories_are_flattened(old: Bridge) -> None:
+async def test_the_client_is_told_that_histories_are_flattened_and_what_is_added(old: Bridge) -> None:
     old.says("Hello!")
     raw = await old.client.responses.with_raw_response.create(model=MODEL, input="hi")
-    assert raw.headers["x-turnbridge-fidelity"] == "flattened"
+    added = ",".join([*BUILT_IN_TOOLS, "developer-message", "user-message", "text"])
+    assert raw.headers["x-turnbridge-fidelity"] == f"flattened; extra={added}"
 
 
 async def test_a_history_is_one_input_that_nobody_can_forge(old: Bridge) -> None:

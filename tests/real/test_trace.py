@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
 from tests.trace.reading import lines
+from turnbridge.appserver.spares import SpareThreads
 from turnbridge.demo.replies import Reply, answer, function_call, message, reasoning
 from turnbridge.trace import timeline
 from turnbridge.trace.web import TraceHttp
@@ -40,7 +41,7 @@ class Traced:
 
 
 @pytest.fixture(scope="module")
-async def traced(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Traced]:
+async def traced_gateway(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Traced]:
     """Return a gateway that writes everything down, and keeps threads."""
     del anyio_backend
     data = tmp_path_factory.mktemp("traced")
@@ -48,6 +49,14 @@ async def traced(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         data, PROXY_LOG_PROTO=True, PROXY_WARM_THREADS_MAX=8, PROXY_METRICS_TOKEN=METRICS_TOKEN
     ) as bridge:
         yield Traced(bridge=bridge, path=data / "trace" / "wire.ndjson")
+
+
+@pytest.fixture
+def traced(traced_gateway: Traced) -> Traced:
+    """Return the gateway without threads that were started ahead, so that each request starts its own."""
+    for worker in traced_gateway.bridge.gateway.pool.workers:
+        worker.spares = SpareThreads(worker.connection)
+    return traced_gateway
 
 
 def named(request_id: str) -> dict[str, str]:
@@ -93,6 +102,17 @@ async def test_every_line_of_the_backend_names_its_app_server_and_where_it_ran(t
     assert len({line["thread_id"] for line in backend if "thread_id" in line}) == 1
     (turn,) = {line["turn_id"] for line in backend if line["method"] == "turn/started"}
     assert backend[-1]["turn_id"] == turn
+
+
+async def test_a_thread_that_was_started_ahead_is_nobodys_until_it_is_used(traced: Traced) -> None:
+    for number in range(3):
+        traced.bridge.says("Hi.")
+        await traced.bridge.http.post(CHAT, json=_asking(f"ahead {number}"), headers=named(f"ahead {number}"))
+    started = [len(_submitted(traced.of(f"ahead {number}"), "thread/start")) for number in range(3)]
+    assert started == [1, 1, 0]
+    threads = [{line["thread_id"] for line in traced.of(f"ahead {n}") if "thread_id" in line} for n in range(3)]
+    assert [len(ids) for ids in threads] == [1, 1, 1]
+    assert len(set.union(*threads)) == 3
 
 
 async def test_a_thread_that_serves_three_requests_is_divided_among_them(traced: Traced) -> None:

@@ -365,14 +365,14 @@ operations = st.one_of(
 )
 programs = st.tuples(
     st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from([API_KEY, OTHER_KEY])), min_size=1, max_size=3),
-    st.lists(operations, min_size=3, max_size=6),
+    st.lists(operations, min_size=3, max_size=5),
     # Codex takes its time to start again, so it dies at most once.
-    st.none() | st.integers(0, 6),
+    st.none() | st.integers(0, 5),
 )
 examples = itertools.count()
 
 
-@settings(max_examples=15, deadline=None, phases=FOUND)
+@settings(max_examples=12, deadline=None, phases=FOUND)
 @given(program=programs)
 async def test_the_model_sees_on_a_warm_thread_what_it_would_see_on_a_replay(
     both: tuple[Bridge, Bridge], program: tuple[list[tuple[str, str]], list[Operation], int | None]

@@ -6,6 +6,7 @@ asked for twice, one thread is kept ready.
 """
 
 import asyncio
+import contextvars
 from collections import OrderedDict
 
 import msgspec
@@ -53,7 +54,10 @@ class SpareThreads:
         kind = msgspec.json.encode(params)
         if self._kinds.get(kind, 0) < 2 or kind in self._spares:
             return
-        self._spares[kind] = (asyncio.get_running_loop().time(), asyncio.ensure_future(self._try_start(params)))
+        loop = asyncio.get_running_loop()
+        # In a context of its own: it is not the doing of the request that happens to be served.
+        starting = loop.create_task(self._try_start(params), context=contextvars.Context())
+        self._spares[kind] = (loop.time(), starting)
         if len(self._spares) > MOST_SPARES:
             self._spares.popitem(last=False)
 

@@ -164,7 +164,8 @@ class TurnRunner:
 
     async def _ready_items(self, request: TurnRequest) -> tuple[Item, ...]:
         """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
-        items = tuple([await self._ready_item(item) for item in request.items])
+        # Most items are text, and long histories have many of them: those are not looked into any further.
+        items = tuple([item if _is_ready(item) else await self._ready_item(item) for item in request.items])
         output = request.output
         if isinstance(output, JsonOfSchema) and not output.enforced:
             return (_schema_message(output), *items)
@@ -180,8 +181,6 @@ class TurnRunner:
         return item
 
     async def _ready_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        if all(isinstance(part, TextPart) for part in parts):
-            return parts
         return tuple(await asyncio.gather(*(self._ready_part(part) for part in parts)))
 
     async def _ready_part(self, part: Part) -> Part:
@@ -289,6 +288,10 @@ class _Answer:
 
 def _is_models(item: Item) -> bool:
     return not isinstance(item, Message) or item.role == "assistant"
+
+
+def _is_ready(item: Item) -> bool:
+    return isinstance(item, Message) and all(isinstance(part, TextPart) for part in item.parts)
 
 
 def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:
