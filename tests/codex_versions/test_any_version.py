@@ -5,6 +5,7 @@ oldest that is supported. `make codex-matrix` runs this with many, and writes do
 """
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,6 +19,7 @@ import pydantic
 import pytest
 
 from tests.codex_versions.installed import OLDEST, installed_codex
+from tests.codex_versions.test_host import attempts
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge.appserver.capabilities import examine
@@ -282,6 +284,17 @@ async def test_a_client_that_leaves_ends_its_turn(codex: Codex) -> None:
     gate.set()
     async with asyncio.timeout(PATIENCE_S):
         await bridge.model.until(lambda model: model.dropped == before + 1 and model.active == 0)
+
+
+async def test_no_file_is_made_whatever_the_model_calls(codex: Codex, tmp_path: Path) -> None:
+    file = tmp_path / "made.txt"
+    for attempt, _ in attempts(file):
+        codex.bridge.script(answer(attempt), answer(message("I could not.")))
+        # A turn in which Codex acts by itself is ended.
+        with contextlib.suppress(openai.APIStatusError):
+            await codex.bridge.client.responses.create(model=codex.model, input="Make a file.")
+        assert codex.bridge.model.requests
+    assert not file.exists()
 
 
 async def test_the_header_tells_which_tools_any_model_is_shown_besides(

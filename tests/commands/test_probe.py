@@ -96,6 +96,14 @@ def test_every_message_is_judged(direction: str, line: object, expected: tuple[s
     assert watch.problems == (expected[2] is not None)
 
 
+def test_what_older_versions_tell_besides_is_no_fault_of_theirs() -> None:
+    seen: list[Seen] = []
+    watch = WireWatch(RpcCheck(SCHEMA), seen.append)
+    watch.received(b'{"method":"codex/event/task_started","params":{}}\n')
+    assert [one.problem for one in seen] == ["it is not in the schema"]
+    assert (watch.messages, watch.problems) == (1, 0)
+
+
 def test_an_answer_is_named_after_its_question() -> None:
     seen: list[Seen] = []
     watch = WireWatch(RpcCheck(SCHEMA), seen.append)

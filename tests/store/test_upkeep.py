@@ -174,7 +174,7 @@ async def test_everything_is_exported(store: SqlStore) -> None:
             "background": True,
             "segment": second,
             "body": {"id": "r1", "status": "completed"},
-            "events": "data: \\xff",
+            "events": "ZGF0YTog/w==",
         },
         {
             "kind": "conversation",

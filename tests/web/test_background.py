@@ -1,19 +1,26 @@
 """The stream of a response that is made in the background, as its readers get it."""
 
 import asyncio
+import contextlib
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from tests.web.asgi_driver import Exchange
 from turnbridge.engine.records import ResponseRecord
+from turnbridge.engine.tool_calls import OpenCalls
+from turnbridge.engine.turns import Served
+from turnbridge.store.open import open_store, store_url
+from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
+from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
-from turnbridge.web.background import LOST, EventStream, Run, is_running, kept_frames, lost
-from turnbridge.web.state import Past
+from turnbridge.web.background import LOST, BackgroundRuns, EventStream, Run, is_running, kept_frames, lost
+from turnbridge.web.state import Past, State
 from turnbridge.web.writers import named_frames
 from turnbridge.wire.responses.decode import decode
 from turnbridge.wire.responses.encode import ResponseEncoder
@@ -109,6 +116,38 @@ async def test_a_response_that_was_lost_has_failed_and_says_why() -> None:
     failed = lost(RECORD)
     assert (is_running(RECORD), is_running(failed), failed.status) == (True, False, "failed")
     assert failed.body == {"id": "resp_1", "status": "failed", "error": {"code": "server_error", "message": LOST}}
+
+
+async def never() -> AsyncGenerator[Sequence[TurnEvent], None]:
+    """Yield nothing, and never end."""
+    await asyncio.Event().wait()
+    yield []
+
+
+class Idle:
+    """Runs turns in which nothing happens."""
+
+    def run(self, request: TurnRequest, served: Served | None = None) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        del request, served
+        return never()
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before its first step", "later"])
+@pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("aclose", "failed")])
+async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
+    tmp_path: Path, run: Run, begun: bool, how: str, status: str
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    state = State(store, OpenCalls(ttl_s=1), new_id=lambda prefix: f"{prefix}1")
+    runs = BackgroundRuns(state, keepalive_s=None, count=lambda *_: None)
+    asked = TurnRequest(model="gpt-5.5", items=())
+    started = await runs.start(Idle(), PAST, asked, run.encoder, contextlib.nullcontext(0.0))
+    if begun:
+        await asyncio.sleep(0)
+    await (runs.cancel(started) if how == "cancel" else runs.aclose())
+    kept = await store.response("me", "resp_1")
+    assert (started.ended, runs.find("me", "resp_1"), kept and kept.status) == (True, None, status)
+    await store.aclose()
 
 
 def streamed(source: AsyncIterator[bytes], *, keepalive_s: float | None = None) -> Exchange:

@@ -34,6 +34,9 @@ SHOWN_CHARACTERS = 160
 # A model that thinks first may take a while, one that does not answer at all would never.
 TURN_TIMEOUT_S = 300.0
 
+# Older versions tell everything twice: in the words of their schema, and in those of their core, which none describes.
+UNDESCRIBED = "codex/event/"
+
 SENT, RECEIVED = "sent", "received"
 ARROWS = {SENT: "→", RECEIVED: "←"}
 COLOURS = {SENT: "cyan", RECEIVED: "green"}
@@ -87,7 +90,7 @@ class WireWatch:
         for line in self._lines[direction].feed(data):
             kind, method, problem, message = self._judged(direction, line)
             self.messages += 1
-            self.problems += problem is not None
+            self.problems += problem is not None and not method.startswith(UNDESCRIBED)
             after_ms = round((time.perf_counter() - self._began) * 1000, 1)
             self._tell(
                 Seen(after_ms=after_ms, direction=direction, kind=kind, method=method, problem=problem, message=message)

@@ -93,15 +93,13 @@ class TurnRunner:
             yield [TurnFailed(error)]
 
     async def _attempt(self, request: TurnRequest, served: Served) -> Batches:
-        """Yield one attempt at the turn; that Codex died while it was being opened is told like any other failure."""
+        """Yield one attempt at the turn; that Codex died before it could begin is told like any other failure."""
         try:
-            source = await self._begin(request, served)
+            async with aclosing(await self._begin(request, served)) as batches:
+                async for batch in batches:
+                    yield batch
         except BackendLost as error:
             yield [TurnFailed(error)]
-            return
-        async with aclosing(source) as batches:
-            async for batch in batches:
-                yield batch
 
     async def _begin(self, request: TurnRequest, served: Served) -> Batches:
         """Return the answer to come: of the turn or thread that this request continues, or of one that replays it."""
@@ -181,6 +179,8 @@ class TurnRunner:
         return item
 
     async def _ready_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        if _all_text(parts):
+            return parts
         return tuple(await asyncio.gather(*(self._ready_part(part) for part in parts)))
 
     async def _ready_part(self, part: Part) -> Part:
@@ -291,7 +291,11 @@ def _is_models(item: Item) -> bool:
 
 
 def _is_ready(item: Item) -> bool:
-    return isinstance(item, Message) and all(isinstance(part, TextPart) for part in item.parts)
+    return isinstance(item, Message) and _all_text(item.parts)
+
+
+def _all_text(parts: tuple[Part, ...]) -> bool:
+    return all(isinstance(part, TextPart) for part in parts)
 
 
 def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:

@@ -7,7 +7,7 @@ used.
 """
 
 import asyncio
-import hashlib
+import itertools
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,7 +62,7 @@ class WarmThreads:
 
     def __init__(self, rules: WarmRules) -> None:
         self._rules = rules
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._characters = 0
 
     def __len__(self) -> int:
@@ -105,10 +105,10 @@ class WarmThreads:
         for key in list(self._kept):
             self._drop(key)
 
-    def _drop(self, key: bytes) -> None:
+    def _drop(self, key: int) -> None:
         self._forget(key).conversation.close()
 
-    def _forget(self, key: bytes) -> _Kept:
+    def _forget(self, key: int) -> _Kept:
         kept = self._kept.pop(key)
         kept.expiry.cancel()
         self._characters -= kept.size
@@ -152,14 +152,15 @@ def _entry(item: Item) -> Entry:
     return ("item", repr(item))
 
 
-def _hashes(request: TurnRequest, entries: Iterable[Entry]) -> list[bytes]:
+def _rolled(before: int, entry: Entry) -> int:
+    return hash((before, entry))
+
+
+def _hashes(request: TurnRequest, entries: Iterable[Entry]) -> list[int]:
     """Return the hash of the conversation after each of its entries."""
-    state = hashlib.blake2b(f"{request.client}\0{request.model}".encode(errors="surrogatepass"), digest_size=16)
-    hashes = []
-    for entry in entries:
-        state.update(repr(entry).encode(errors="surrogatepass"))
-        hashes.append(state.digest())
-    return hashes
+    # The same words under other settings are another conversation; all settings are compared before a thread is used.
+    kind = (request.client, request.model, request.instructions, request.effort, *(tool.name for tool in request.tools))
+    return list(itertools.accumulate(entries, _rolled, initial=hash(kind)))[1:]
 
 
 def _canonical(arguments: str) -> str:

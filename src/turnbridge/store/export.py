@@ -1,5 +1,6 @@
 """Everything that is kept, as JSON."""
 
+import base64
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
@@ -93,7 +94,7 @@ def _response(
         "background": background == 1,
         "segment": segment,
         "body": decoded(body),
-        "events": None if events is None else events.decode(errors="backslashreplace"),
+        "events": None if events is None else base64.b64encode(events).decode(),
     }
 
 

@@ -155,18 +155,21 @@ class BackgroundRuns:
     async def cancel(self, run: Run) -> JsonObject:
         """End a run because its client wants no more of it; return the response as it then is."""
         run.unwanted = True
-        if run.task is not None:
-            run.task.cancel()
-            await asyncio.wait((run.task,))
+        await self._stop(run)
         return run.encoder.response
 
     async def aclose(self) -> None:
         """End what still runs; each of them is kept as failed."""
-        tasks = [run.task for run in self._runs.values() if run.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*map(self._stop, list(self._runs.values())))
+
+    async def _stop(self, run: Run) -> None:
+        if run.task is not None:
+            run.task.cancel()
+            await asyncio.wait((run.task,))
+        if not run.ended:
+            # It was cancelled before its first step, and has not tidied up.
+            self._break_off(run)
+            await self._end(run)
 
     async def _make(
         self,
@@ -186,10 +189,7 @@ class BackgroundRuns:
         except GatewayError as error:
             self._fail(run, error)
         except asyncio.CancelledError:
-            if run.unwanted:
-                run.add(run.encoder.cancel())
-            else:
-                self._fail(run, BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
+            self._break_off(run)
         finally:
             await asyncio.shield(asyncio.ensure_future(self._end(run)))
         self._count(run.encoder.usage, served.thread)
@@ -200,6 +200,12 @@ class BackgroundRuns:
             served_by=served.thread,
             total_s=round(self._now() - began, 3),
         )
+
+    def _break_off(self, run: Run) -> None:
+        if run.unwanted:
+            run.add(run.encoder.cancel())
+        else:
+            self._fail(run, BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
 
     def _fail(self, run: Run, error: GatewayError) -> None:
         run.add(run.encoder.feed(TurnFailed(error), now=int(self._now())))

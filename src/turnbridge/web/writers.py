@@ -19,7 +19,7 @@ class ChatWriter:
 
     def __init__(self, encoder: ChatEncoder) -> None:
         self._encoder = encoder
-        self._texts: dict[tuple[int, str], sse.Template] = {}
+        self._texts: dict[tuple[int, str], sse.TextTemplate] = {}
 
     @property
     def failure(self) -> TurnFailed | None:
@@ -42,7 +42,7 @@ class ChatWriter:
         template = self._texts.get((index, side))
         if template is None:
             frame = sse.data_frame(self._encoder.text_chunk(index, side, TEXT_HOLE))
-            template = self._texts[index, side] = sse.Template(frame, TEXT_HOLE)
+            template = self._texts[index, side] = sse.TextTemplate(frame, TEXT_HOLE)
         return template.filled(text)
 
     def closing(self) -> bytes:
@@ -64,7 +64,7 @@ class ResponsesWriter:
         self._encoder = encoder
         self._now = now
         self._last: JsonObject | None = None
-        self._texts: dict[str, sse.Template] = {}
+        self._texts: dict[str, sse.NumberedTextTemplate] = {}
 
     @property
     def failure(self) -> TurnFailed | None:
@@ -86,7 +86,8 @@ class ResponsesWriter:
             template = self._texts.get(event.item_id)
             if template is None:
                 told = self._encoder.text_event(event.item_id, NUMBER_HOLE, TEXT_HOLE)
-                template = self._texts[event.item_id] = sse.Template(named_frames([told]), NUMBER_HOLE, TEXT_HOLE)
+                template = sse.NumberedTextTemplate(named_frames([told]), NUMBER_HOLE, TEXT_HOLE)
+                self._texts[event.item_id] = template
             return template.filled(number, event.text)
         happened = self._encoder.feed(event, now=self._now())
         if isinstance(event, Terminal):

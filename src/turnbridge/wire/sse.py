@@ -18,24 +18,36 @@ def named_frame(name: str, value: object) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + _encoder.encode(value) + b"\n\n"
 
 
-class Template:
-    """A frame of which only some values change: encoded once, it is filled in a third of the time.
+class TextTemplate:
+    """A frame of which only a text changes: encoded once, it is filled in a tenth of the time.
 
-    Text deltas are most of what a gateway sends. Encoding each of them anew took 2 of the 7 µs that one costs.
+    Text deltas are most of what a gateway sends. To encode each of them anew took 2 of the 7 µs that one costs.
     """
 
-    def __init__(self, frame: bytes, *holes: object) -> None:
-        """`frame` holds each of `holes` once, in this order."""
-        self._pieces: list[bytes] = []
-        for hole in holes:
-            before, _, frame = frame.partition(_encoder.encode(hole))
-            self._pieces.append(before)
-        self._pieces.append(frame)
+    __slots__ = ("_after", "_before")
 
-    def filled(self, *values: object) -> bytes:
-        """Return the frame with these values in its holes."""
-        first, *rest = self._pieces
-        return first + b"".join(_encoder.encode(value) + piece for value, piece in zip(values, rest, strict=True))
+    def __init__(self, frame: bytes, hole: str) -> None:
+        """`frame` is the whole frame, with `hole` in the place of the text."""
+        self._before, _, self._after = frame.partition(_encoder.encode(hole))
+
+    def filled(self, text: str) -> bytes:
+        """Return the frame with this text."""
+        return self._before + _encoder.encode(text) + self._after
+
+
+class NumberedTextTemplate:
+    """The same for a frame with a number that comes before the text."""
+
+    __slots__ = ("_after", "_before", "_between")
+
+    def __init__(self, frame: bytes, number_hole: int, text_hole: str) -> None:
+        """`frame` is the whole frame, with the holes in the place of the number and the text."""
+        self._before, _, rest = frame.partition(_encoder.encode(number_hole))
+        self._between, _, self._after = rest.partition(_encoder.encode(text_hole))
+
+    def filled(self, number: int, text: str) -> bytes:
+        """Return the frame with this number and this text."""
+        return self._before + _encoder.encode(number) + self._between + _encoder.encode(text) + self._after
 
 
 def comment(text: str) -> bytes:
