@@ -155,10 +155,11 @@ class Pool:
         return self._login_state() != worker.login or _now() - worker.started_at > LOGIN_RECHECK_S
 
     async def _ready(self) -> Worker:
-        self._wanted.set()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(START_PATIENCE_S):
-                await self._available.wait()
+        if not self._serving:
+            self._wanted.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(START_PATIENCE_S):
+                    await self._available.wait()
         if not self._serving:
             raise BackendUnavailable(self._problem, retry_after=FIRST_BACKOFF_S)
         return min(self._serving, key=lambda worker: worker.load)

@@ -72,7 +72,8 @@ class TurnRunner:
         """
         served = served or Served()
         try:
-            ready = replace(request, items=await self._ready_items(request))
+            items = await self._ready_items(request)
+            ready = request if items == request.items else replace(request, items=items)
             if ready.model in self._without_summary and not ready.summary_needed:
                 ready = replace(ready, summary=None)
             # As long as nothing has been told, a turn may begin again.

@@ -5,6 +5,7 @@ Every label takes its values from a fixed list, so that no client can make the n
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
 from ipaddress import IPv6Address, ip_address
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
@@ -48,44 +49,57 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self._error_codes = codes_of(TABLE) | INGRESS_ERROR_CODES | frozenset(error_codes)
-        self._requests = Counter(
-            "turnbridge_requests_total",
-            "Requests that ended.",
-            ("route", "status_class", "outcome"),
-            registry=self.registry,
+        # To look a series up takes the library a lock and a check of the labels; a request has ten of them.
+        self._requests = cache(
+            Counter(
+                "turnbridge_requests_total",
+                "Requests that ended.",
+                ("route", "status_class", "outcome"),
+                registry=self.registry,
+            ).labels
         )
-        self._seconds = Histogram(
-            "turnbridge_request_seconds",
-            "From the request's arrival to the end of its answer.",
-            ("route",),
-            buckets=REQUEST_SECONDS,
-            registry=self.registry,
+        self._seconds = cache(
+            Histogram(
+                "turnbridge_request_seconds",
+                "From the request's arrival to the end of its answer.",
+                ("route",),
+                buckets=REQUEST_SECONDS,
+                registry=self.registry,
+            ).labels
         )
-        self._first_output = Histogram(
-            "turnbridge_first_output_seconds",
-            "From the request's arrival to the model's first output.",
-            ("route",),
-            buckets=FIRST_OUTPUT_SECONDS,
-            registry=self.registry,
+        self._first_output = cache(
+            Histogram(
+                "turnbridge_first_output_seconds",
+                "From the request's arrival to the model's first output.",
+                ("route",),
+                buckets=FIRST_OUTPUT_SECONDS,
+                registry=self.registry,
+            ).labels
         )
-        self._tokens = Counter(
-            "turnbridge_tokens_total",
-            "Tokens as the provider counts them; cached are part of input, reasoning of output.",
-            ("kind",),
-            registry=self.registry,
+        self._tokens = cache(
+            Counter(
+                "turnbridge_tokens_total",
+                "Tokens as the provider counts them; cached are part of input, reasoning of output.",
+                ("kind",),
+                registry=self.registry,
+            ).labels
         )
         self._active = Gauge("turnbridge_active_requests", "Requests being served.", registry=self.registry)
-        self._turns = Counter(
-            "turnbridge_turns_total",
-            "Turns by how they were served: fresh, replayed, warm or parked.",
-            ("thread",),
-            registry=self.registry,
+        self._turns = cache(
+            Counter(
+                "turnbridge_turns_total",
+                "Turns by how they were served: fresh, replayed, warm or parked.",
+                ("thread",),
+                registry=self.registry,
+            ).labels
         )
-        self._errors = Counter(
-            "turnbridge_errors_total",
-            "Errors told to clients, by code.",
-            ("code",),
-            registry=self.registry,
+        self._errors = cache(
+            Counter(
+                "turnbridge_errors_total",
+                "Errors told to clients, by code.",
+                ("code",),
+                registry=self.registry,
+            ).labels
         )
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
@@ -100,10 +114,10 @@ class Metrics:
         """Count a request that is no longer served, with all that is known of it."""
         self._active.dec()
         status_class = "none" if context.status is None else f"{context.status // 100}xx"
-        self._requests.labels(context.route, status_class, outcome).inc()
-        self._seconds.labels(context.route).observe(ended_at - context.started_at)
+        self._requests(context.route, status_class, outcome).inc()
+        self._seconds(context.route).observe(ended_at - context.started_at)
         if context.first_output_at is not None:
-            self._first_output.labels(context.route).observe(context.first_output_at - context.started_at)
+            self._first_output(context.route).observe(context.first_output_at - context.started_at)
         self._count_tokens(
             input=context.input_tokens,
             cached=context.cached_tokens,
@@ -111,20 +125,20 @@ class Metrics:
             reasoning=context.reasoning_tokens,
         )
         if context.served_by is not None:
-            self._turns.labels(context.served_by).inc()
+            self._turns(context.served_by).inc()
         if outcome not in ("ok", "client_gone"):
             code = context.error_code
-            self._errors.labels(code if code in self._error_codes else OTHER).inc()
+            self._errors(code if code in self._error_codes else OTHER).inc()
 
     def background_ended(self, usage: Usage, served_by: str) -> None:
         """Count a turn that no request waited for."""
         self._count_tokens(input=usage.input, cached=usage.cached, output=usage.output, reasoning=usage.reasoning)
-        self._turns.labels(served_by).inc()
+        self._turns(served_by).inc()
 
     def _count_tokens(self, **counts: int | None) -> None:
         for kind, count in counts.items():
             if count:
-                self._tokens.labels(kind).inc(count)
+                self._tokens(kind).inc(count)
 
 
 def metrics_endpoint(metrics: Metrics, *, token: str | None) -> Callable[[Request], Awaitable[Response]]:
