@@ -24,11 +24,11 @@ def test_whatever_a_note_refers_to_exists() -> None:
 
 
 def test_whoever_sets_one_that_is_gone_or_renamed_is_told() -> None:
-    environment = {"PROXY_KILL_ON_DISCONNECT": "1", "TOKEN_LOG_PATH": "/tmp/x", "WORKER_MAX_CONCURRENCY": "4"}
+    environment = {"PROXY_KILL_ON_DISCONNECT": "1", "TOKEN_LOG_PATH": "usage.log", "WORKER_MAX_CONCURRENCY": "4"}
+    sums = "The log has the tokens of every request, and `/metrics` their sums."
     assert complaints(environment) == [
         "PROXY_KILL_ON_DISCONNECT is set, but has no effect here. A turn always ends when its client leaves.",
-        "TOKEN_LOG_PATH is set, but has no effect here. "
-        "The log has the tokens of every request, and `/metrics` their sums.",
+        f"TOKEN_LOG_PATH is set, but has no effect here. {sums}",
         "WORKER_MAX_CONCURRENCY is set, but has another name here: `PROXY_MAX_TURNS`.",
     ]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.appserver.idle_worker import idle_worker
-from turnbridge.appserver.conversation import CodexConversation
 from turnbridge.appserver.connection import Connection
+from turnbridge.appserver.conversation import CodexConversation
 from turnbridge.turn.errors import QuotaExhausted
 from turnbridge.turn.events import TurnFailed
 from turnbridge.turn.items import Json, JsonObject, Message, TextPart
