@@ -39,7 +39,7 @@ INSTALL_TIMEOUT_S = 600.0
 # It takes 20 seconds; a busy machine takes longer, and each test that hangs a minute.
 SUITE_TIMEOUT_S = 600.0
 # Enough of a reason to know where to look.
-REASON_CHARACTERS = 200
+REASON_CHARACTERS = 300
 
 HEAD = ("version", "dialect", "what the model is shown besides", "outputs", "tests passed", "remarks")
 # What the self-check finds is a tool, or else one of these.

@@ -27,6 +27,8 @@ class Patience:
 class _Turn:
     conversation: Conversation
     end: float
+    loop: asyncio.AbstractEventLoop
+    """Held here, because to ask for it takes a system call."""
     waiting_since: float | None = None
     """Since when the model is waited for; None while its client is."""
     timer: asyncio.TimerHandle | None = None
@@ -52,11 +54,12 @@ class Watch:
 
     def over(self, conversation: Conversation) -> "TimedConversation":
         """Return a conversation whose turns end as failed when their time is up, counted from now."""
-        return TimedConversation(conversation, self, _now() + self._patience.whole_s)
+        now = asyncio.get_running_loop().time()
+        return TimedConversation(conversation, self, now + self._patience.whole_s)
 
     async def timed(self, conversation: Conversation, source: Batches, end: float) -> Batches:
         """Yield what comes in time."""
-        turn = _Turn(conversation, end)
+        turn = _Turn(conversation, end, asyncio.get_running_loop())
         self._turns.add(turn)
         try:
             async with aclosing(source) as batches:
@@ -72,7 +75,7 @@ class Watch:
 
     def _wait(self, turn: _Turn) -> None:
         """Begin to wait for the model."""
-        now = turn.waiting_since = _now()
+        now = turn.waiting_since = turn.loop.time()
         if self._stopped is not None:
             turn.conversation.fail(self._stopped)
         elif turn.timer is None or now >= turn.end:
@@ -80,14 +83,14 @@ class Watch:
 
     def _look(self, turn: _Turn) -> None:
         """End a turn whose time is up; else come back when it could be."""
-        now = _now()
+        now = turn.loop.time()
         silence = (now if turn.waiting_since is None else turn.waiting_since) + self._patience.silence_s
         if turn.waiting_since is not None and now >= min(silence, turn.end):
             turn.conversation.fail(self._too_late(silent=silence < turn.end))
             return
         # A client that is waited for has no time to keep; the turn's end is looked at when the wait is over.
         due = silence if turn.waiting_since is None else min(silence, turn.end)
-        turn.timer = asyncio.get_running_loop().call_at(due, self._look, turn)
+        turn.timer = turn.loop.call_at(due, self._look, turn)
 
     def _too_late(self, *, silent: bool) -> TurnTimeout:
         if silent:
@@ -124,7 +127,3 @@ class TimedConversation:
     def close(self) -> None:
         """Give the thread up."""
         self.inner.close()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

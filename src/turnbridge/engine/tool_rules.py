@@ -17,6 +17,7 @@ from turnbridge.turn.events import (
     FunctionCallDone,
     MessageDone,
     ReasoningDone,
+    TextDelta,
     TurnCompleted,
     TurnEvent,
     TurnFailed,
@@ -88,6 +89,9 @@ class ToolRules:
 
     def _judge(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
         """Return what the client may see, and how the turn goes on if it does not end here."""
+        if len(batch) == 1 and isinstance(batch[0], TextDelta):
+            # Nearly all of them.
+            return batch, None
         self._said += [item for event in batch if (item := _item_of(event)) is not None]
         self._searched = self._searched or any(isinstance(event, WebSearchDone) for event in batch)
         ending = batch[-1]

@@ -238,7 +238,7 @@ class TurnRunner:
                 if gated.cut is not None:
                     break
                 if gated.events:
-                    yield [self._counted(event, request, said, rules.spent) for event in gated.events]
+                    yield [*gated.events[:-1], self._counted(gated.events[-1], request, said, rules.spent)]
             else:
                 return
         conversation.close()

@@ -259,7 +259,7 @@ def _has_output(events: Sequence[TurnEvent]) -> bool:
 
 
 def _mark_output(context: RequestContext, events: Sequence[TurnEvent]) -> None:
-    if _has_output(events) and not isinstance(events[0], TurnFailed):
+    if context.first_output_at is None and _has_output(events) and not isinstance(events[0], TurnFailed):
         context.mark_first_output()
 
 
@@ -281,7 +281,9 @@ class _Outlet:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._began_at = asyncio.get_running_loop().time()
+        # Held, because to ask for it takes a system call.
+        self._loop = asyncio.get_running_loop()
+        self._began_at = self._loop.time()
         self._said_at = 0.0
         self._busy = False
         self.started = False
@@ -299,7 +301,7 @@ class _Outlet:
         if data:
             self._busy = True
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
-            self._said_at = asyncio.get_running_loop().time()
+            self._said_at = self._loop.time()
             self._busy = False
 
     async def end(self, data: bytes) -> None:
@@ -308,11 +310,11 @@ class _Outlet:
 
     def stalled(self, longest_s: float) -> bool:
         """Tell whether a client takes nothing any more, and has had all the time that a turn may have."""
-        return self._busy and asyncio.get_running_loop().time() - self._began_at > longest_s
+        return self._busy and self._loop.time() - self._began_at > longest_s
 
     def silent_for(self) -> float:
         """Return how long nothing has been said; a client that is slow to take the last frame has heard enough."""
-        return 0.0 if self._busy else asyncio.get_running_loop().time() - self._said_at
+        return 0.0 if self._busy else self._loop.time() - self._said_at
 
 
 def _count(context: RequestContext, writer: Writer) -> None:
