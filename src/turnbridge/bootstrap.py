@@ -2,26 +2,21 @@
 
 import asyncio
 import contextlib
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import codex_cli_bin
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from turnbridge import __version__, selfcheck
 from turnbridge.appserver.backend import CodexBackend
 from turnbridge.appserver.files import write_private
-from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home, provider_overrides
-from turnbridge.appserver.pool import Bounds, Pool
-from turnbridge.appserver.tap import Tap
-from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
+from turnbridge.appserver.pool import Pool
+from turnbridge.codex import codex_pools
 from turnbridge.engine.admission import Admission, AdmissionRules
 from turnbridge.engine.ports import Backend, MediaLoader
 from turnbridge.engine.records import Store
@@ -50,7 +45,6 @@ from turnbridge.web.state import State
 from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.stored_responses import StoredResponses
 from turnbridge.web.turns import Timing
-from turnbridge.wire.codex.host_rules import HostRules
 
 log = structlog.get_logger(__name__)
 
@@ -89,32 +83,18 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
     `provider` is the base URL of a Responses API to put behind Codex instead of the user's login.
     """
     async with contextlib.AsyncExitStack() as stack:
-        spec = user_spec(settings) if provider is None else provider_spec(settings, provider)
-        prepare = (
-            partial(prepare_home, spec.home, settings.codex_home)
-            if provider is None
-            else partial(prepare_bare_home, spec.home)
-        )
-        native_spec = replace(spec, direct_tools=False)
         trace = wire_trace(settings, api_key) if settings.log_proto else None
-        tap = None if trace is None else partial(TracePipe, trace)
         if trace is not None:
             stack.callback(trace.file.close)
-        pool_of = partial(worker_pool, prepare=prepare, settings=settings, tap=tap)
-        pool = pool_of(native_spec if settings.tool_mode == "native" else spec)
-        native = pool_of(native_spec, on_demand=True) if settings.tool_mode == "auto" else None
+        pool, native = codex_pools(
+            settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace)
+        )
         for each in filter(None, (pool, native)):
             stack.push_async_callback(_end, asyncio.create_task(each.run()))
         media = HttpMediaLoader()
         stack.push_async_callback(media.aclose)
         calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
-        warm = WarmThreads(
-            WarmRules(
-                most=settings.warm_threads_max,
-                ttl_s=settings.warm_threads_ttl_s,
-                most_characters=settings.warm_threads_mb * BYTES_PER_MB,
-            )
-        )
+        warm = WarmThreads(_warm_rules(settings))
         stack.callback(calls.close)
         stack.callback(warm.close)
         rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
@@ -227,6 +207,14 @@ def _seconds() -> int:
     return int(time.time())
 
 
+def _warm_rules(settings: Settings) -> WarmRules:
+    return WarmRules(
+        most=settings.warm_threads_max,
+        ttl_s=settings.warm_threads_ttl_s,
+        most_characters=settings.warm_threads_mb * BYTES_PER_MB,
+    )
+
+
 def _admission_rules(settings: Settings) -> AdmissionRules:
     return AdmissionRules(
         turns=settings.max_turns,
@@ -280,42 +268,6 @@ def trace_path(settings: Settings) -> Path:
     return settings.proto_log_path or settings.data_dir / "trace" / "wire.ndjson"
 
 
-def worker_pool(
-    spec: CodexSpec,
-    *,
-    prepare: Callable[[], None],
-    settings: Settings,
-    tap: Callable[[int], Tap] | None = None,
-    on_demand: bool = False,
-) -> Pool:
-    """Return a pool of app-servers in a home that is prepared at each of their starts."""
-
-    async def start() -> Worker:
-        prepare()
-        return await _checked(spec, await start_worker(spec, tap=tap))
-
-    return Pool(
-        start,
-        login_state=lambda: login_state(spec.home),
-        login_help=login_help(settings, spec),
-        count=settings.worker_count,
-        bounds=Bounds(threads=settings.worker_max_threads),
-        first_backoff_s=_in_seconds(settings.worker_backoff_initial_ms),
-        longest_backoff_s=_in_seconds(settings.worker_backoff_max_ms),
-        on_demand=on_demand,
-    )
-
-
-async def _checked(spec: CodexSpec, worker: Worker) -> Worker:
-    """Return the app-server once it is known what its binary adds to requests; ends it if that could do harm."""
-    try:
-        worker.extras = (await selfcheck.check(spec, worker)).findings
-    except BaseException:
-        await worker.process.stop()
-        raise
-    return worker
-
-
 def http_server(app: ASGIApp) -> uvicorn.Server:
     """Return the HTTP server around the application."""
     return uvicorn.Server(
@@ -340,27 +292,6 @@ def new_id(prefix: str) -> str:
     return prefix + secrets.token_hex(16)
 
 
-def user_spec(settings: Settings) -> CodexSpec:
-    """Return Codex with the user's own login and models."""
-    provider = settings.codex_force_provider
-    return _spec(settings, "codex-home", () if provider is None else (f"model_provider={json.dumps(provider)}",))
-
-
-def provider_spec(settings: Settings, base_url: str) -> CodexSpec:
-    """Return Codex with one provider on the command line, and no user."""
-    return _spec(settings, "demo-home", provider_overrides(base_url))
-
-
-def login_help(settings: Settings, spec: CodexSpec) -> str:
-    """Return what to do when nobody is logged in."""
-    return (
-        f"Codex is not logged in: {settings.codex_home / 'auth.json'} has no usable login. "
-        f"Run `CODEX_HOME={settings.codex_home} {spec.binary} login` (add `--device-auth` on a machine without a "
-        f"browser, or `--with-api-key` for an API key), then try again; Turnbridge need not be restarted. "
-        f"If your Codex keeps its login in the system keyring, use `CODEX_HOME={spec.home}` instead."
-    )
-
-
 def stored_key(data_dir: Path) -> str:
     """Return the key of this installation, made at the first start and readable by its user only."""
     path = data_dir / KEY_FILE
@@ -371,33 +302,6 @@ def stored_key(data_dir: Path) -> str:
     key = f"sk-turnbridge-{secrets.token_urlsafe(24)}"
     write_private(path, f"{key}\n")
     return key
-
-
-def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpec:
-    return CodexSpec(
-        binary=settings.codex_bin or codex_cli_bin.bundled_codex_path(),
-        home=settings.data_dir / home,
-        workdir=settings.codex_workdir or settings.data_dir / "empty-workdir",
-        overrides=overrides,
-        version=__version__,
-        connect_timeout_s=settings.connect_timeout_ms / 1000,
-        startup_timeout_s=_in_seconds(settings.worker_startup_timeout_ms),
-        call_timeout_s=_in_seconds(settings.worker_request_timeout_ms),
-        exit_grace_s=_in_seconds(settings.worker_shutdown_grace_ms),
-        rules=HostRules(
-            sandbox=settings.sandbox_mode,
-            approval_policy=settings.approval_policy,
-            apply_patch=settings.include_apply_patch_tool,
-            plain_messages=settings.responses_skip_turn,
-        ),
-        dialect=None if settings.dialect == "auto" else settings.dialect,
-        validate_rpc=settings.validate_rpc,
-        notes=settings.data_dir / "binaries",
-    )
-
-
-def _in_seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -167,3 +167,13 @@ FORMER: tuple[Former, ...] = (
         "PROXY_RESPONSES_IDEMPOTENCY_FINGERPRINT",
     ),
 )
+
+
+def advice_on(name: str) -> str | None:
+    """Return what to tell somebody who has set this, if it means nothing here."""
+    former = next((each for each in FORMER if each.name == name), None)
+    if former is None or former.outcome == "kept":
+        return None
+    if former.outcome == "renamed":
+        return f"{name} is set, but has another name here: {former.note}"
+    return f"{name} is set, but has no effect here. {former.note}"

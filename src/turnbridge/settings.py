@@ -20,7 +20,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from turnbridge.former_settings import FORMER
+from turnbridge.former_settings import FORMER, advice_on
 
 # Whoever sets a variable with such a name means us; a typo in it must not pass unnoticed.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
@@ -396,10 +396,7 @@ def complaints(environment: Mapping[str, str]) -> list[str]:
 
 
 def _complaint(name: str, known: list[str]) -> str:
-    former = next((each for each in FORMER if each.name == name and each.outcome != "kept"), None)
-    if former is not None and former.outcome == "renamed":
-        return f"{name} is set, but has another name here: {former.note}"
-    if former is not None:
-        return f"{name} is set, but has no effect here. {former.note}"
+    if (advice := advice_on(name)) is not None:
+        return advice
     near = difflib.get_close_matches(name, known, n=1)
     return f"{name} is set, but there is no such setting." + (f" Did you mean {near[0]}?" if near else "")

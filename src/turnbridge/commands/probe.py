@@ -16,7 +16,7 @@ from turnbridge.appserver.backend import open_conversation
 from turnbridge.appserver.capabilities import Binary, examine
 from turnbridge.appserver.home import prepare_bare_home, prepare_home
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
-from turnbridge.bootstrap import login_help, provider_spec, user_spec
+from turnbridge.codex import login_help, provider_spec, user_spec
 from turnbridge.commands.refusal import explained, refuse
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel

@@ -1,0 +1,119 @@
+"""Settings → Codex: which binary is run how, and the pools of its processes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import codex_cli_bin
+
+from turnbridge import __version__, selfcheck
+from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home, provider_overrides
+from turnbridge.appserver.pool import Bounds, Pool
+from turnbridge.appserver.tap import Tap
+from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
+from turnbridge.settings import Settings
+from turnbridge.wire.codex.host_rules import HostRules
+
+
+def codex_pools(
+    settings: Settings, *, provider: str | None, tap: Callable[[int], Tap] | None
+) -> tuple[Pool, Pool | None]:
+    """Return the pool that serves, and if need be one for models that are left their own tool mode.
+
+    `provider` is the base URL of a Responses API to put behind Codex instead of the user's login.
+    """
+    spec = user_spec(settings) if provider is None else provider_spec(settings, provider)
+    prepare = (
+        partial(prepare_home, spec.home, settings.codex_home)
+        if provider is None
+        else partial(prepare_bare_home, spec.home)
+    )
+    native_spec = replace(spec, direct_tools=False)
+    pool_of = partial(worker_pool, prepare=prepare, settings=settings, tap=tap)
+    pool = pool_of(native_spec if settings.tool_mode == "native" else spec)
+    return pool, pool_of(native_spec, on_demand=True) if settings.tool_mode == "auto" else None
+
+
+def worker_pool(
+    spec: CodexSpec,
+    *,
+    prepare: Callable[[], None],
+    settings: Settings,
+    tap: Callable[[int], Tap] | None = None,
+    on_demand: bool = False,
+) -> Pool:
+    """Return a pool of app-servers in a home that is prepared at each of their starts."""
+
+    async def start() -> Worker:
+        prepare()
+        return await _checked(spec, await start_worker(spec, tap=tap))
+
+    return Pool(
+        start,
+        login_state=lambda: login_state(spec.home),
+        login_help=login_help(settings, spec),
+        count=settings.worker_count,
+        bounds=Bounds(threads=settings.worker_max_threads),
+        first_backoff_s=_in_seconds(settings.worker_backoff_initial_ms),
+        longest_backoff_s=_in_seconds(settings.worker_backoff_max_ms),
+        on_demand=on_demand,
+    )
+
+
+async def _checked(spec: CodexSpec, worker: Worker) -> Worker:
+    """Return the app-server once it is known what its binary adds to requests; ends it if that could do harm."""
+    try:
+        worker.extras = (await selfcheck.check(spec, worker)).findings
+    except BaseException:
+        await worker.process.stop()
+        raise
+    return worker
+
+
+def user_spec(settings: Settings) -> CodexSpec:
+    """Return Codex with the user's own login and models."""
+    provider = settings.codex_force_provider
+    return _spec(settings, "codex-home", () if provider is None else (f"model_provider={json.dumps(provider)}",))
+
+
+def provider_spec(settings: Settings, base_url: str) -> CodexSpec:
+    """Return Codex with one provider on the command line, and no user."""
+    return _spec(settings, "demo-home", provider_overrides(base_url))
+
+
+def login_help(settings: Settings, spec: CodexSpec) -> str:
+    """Return what to do when nobody is logged in."""
+    return (
+        f"Codex is not logged in: {settings.codex_home / 'auth.json'} has no usable login. "
+        f"Run `CODEX_HOME={settings.codex_home} {spec.binary} login` (add `--device-auth` on a machine without a "
+        f"browser, or `--with-api-key` for an API key), then try again; Turnbridge need not be restarted. "
+        f"If your Codex keeps its login in the system keyring, use `CODEX_HOME={spec.home}` instead."
+    )
+
+
+def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpec:
+    return CodexSpec(
+        binary=settings.codex_bin or codex_cli_bin.bundled_codex_path(),
+        home=settings.data_dir / home,
+        workdir=settings.codex_workdir or settings.data_dir / "empty-workdir",
+        overrides=overrides,
+        version=__version__,
+        connect_timeout_s=settings.connect_timeout_ms / 1000,
+        startup_timeout_s=_in_seconds(settings.worker_startup_timeout_ms),
+        call_timeout_s=_in_seconds(settings.worker_request_timeout_ms),
+        exit_grace_s=_in_seconds(settings.worker_shutdown_grace_ms),
+        rules=HostRules(
+            sandbox=settings.sandbox_mode,
+            approval_policy=settings.approval_policy,
+            apply_patch=settings.include_apply_patch_tool,
+            plain_messages=settings.responses_skip_turn,
+        ),
+        dialect=None if settings.dialect == "auto" else settings.dialect,
+        validate_rpc=settings.validate_rpc,
+        notes=settings.data_dir / "binaries",
+    )
+
+
+def _in_seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
