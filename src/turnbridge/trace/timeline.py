@@ -14,6 +14,9 @@ from turnbridge.trace.record import Line
 from turnbridge.trace.writer import KEPT_FILES, rotated
 from turnbridge.turn.items import Json, JsonObject
 
+# What Codex gives for the turn of items that were injected, and which is none.
+NO_TURN = "auto-compact-"
+
 WIRES = {
     ("http_ingress", "inbound"): "client ──▶            ",
     ("client_egress", "outbound"): "client ◀──            ",
@@ -122,7 +125,7 @@ def heading(lines: Sequence[Line]) -> list[str]:
     places = {
         "worker": [str(line.worker_pid) for line in lines if line.worker_pid is not None],
         "thread": [line.thread_id for line in lines if line.thread_id is not None],
-        "turn": [line.turn_id for line in lines if line.turn_id is not None],
+        "turn": [line.turn_id for line in lines if line.turn_id and not line.turn_id.startswith(NO_TURN)],
     }
     where = [f"{name} {', '.join(dict.fromkeys(ids))}" for name, ids in places.items() if ids]
     return [f"{lines[0].request_id}  {lines[0].time}", *where]
