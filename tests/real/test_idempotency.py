@@ -42,6 +42,17 @@ async def test_a_repeat_gets_the_very_same_answer_and_the_model_is_asked_once(
     assert (other.status_code, other.json()["error"]["code"]) == (400, "idempotency_key_reused")
 
 
+async def test_what_is_created_is_created_once(bridge: Bridge) -> None:
+    key = {"idempotency-key": "create"}
+    first, again = [await bridge.http.post("/v1/conversations", json={}, headers=key) for _ in range(2)]
+    assert (again.json(), again.headers.get(MARK)) == (first.json(), "replayed")
+    items = f"/v1/conversations/{first.json()['id']}/items"
+    said: JsonObject = {"items": [{"role": "user", "content": "hi"}]}
+    for _ in range(2):
+        assert (await bridge.http.post(items, json=said, headers=key)).status_code == 200
+    assert len((await bridge.http.get(items)).json()["data"]) == 1
+
+
 @BOTH_APIS
 async def test_a_client_whose_connection_broke_joins_the_stream_from_its_beginning(bridge: Bridge, path: str) -> None:
     dropped = bridge.model.dropped

@@ -2,21 +2,14 @@
 
 import asyncio
 import json
-import os
-import shutil
-from pathlib import Path
 
 import pytest
 
-from tests.support.gateway import API_KEY, Bridge
+from tests.support.gateway import Bridge
+from tests.support.node import run_script
 from turnbridge.demo.replies import Json, JsonObject, Reply, Wait, answer, error_reply, message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
-
-FOLDER = Path(__file__).parents[1] / "node"
-
-PATIENCE_S = 30
-"""Far longer than all of the script's scenarios take."""
 
 COLOUR: JsonObject = {"name": "red", "rgb": [255, 0, 0]}
 
@@ -39,33 +32,12 @@ def respond(request: JsonObject) -> Reply:
 @pytest.fixture(scope="module")
 async def results(bridge: Bridge) -> JsonObject:
     """Return what each scenario of the script reported."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("There is no node on this machine.")
-    if not (FOLDER / "node_modules" / "openai").is_dir():
-        pytest.skip("The openai package for node is not installed: run `make node`.")
     bridge.script()
     bridge.model.respond = respond
     before = bridge.model.dropped
-    async with asyncio.timeout(PATIENCE_S):
-        script = await asyncio.create_subprocess_exec(
-            node,
-            "client.mjs",
-            cwd=FOLDER,
-            env={**os.environ, "OPENAI_BASE_URL": f"{bridge.url}/v1", "OPENAI_API_KEY": API_KEY},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            printed, complaints = await script.communicate()
-        finally:
-            if script.returncode is None:
-                script.kill()
-                await script.wait()
-        assert (script.returncode, complaints) == (0, b"")
-        # Both aborts have reached the model.
-        await bridge.model.until(lambda model: model.dropped == before + 2)
-    reported: JsonObject = json.loads(printed)
+    reported = await run_script("client.mjs", bridge)
+    # Both aborts have reached the model.
+    await bridge.model.until(lambda model: model.dropped == before + 2)
     return reported
 
 

@@ -39,7 +39,6 @@ class ModelCatalog:
         self.models = tuple(models)
         self._by_id = {model.id.lower(): model for model in models}
         self._aliases = {name.lower(): target for name, target in aliases.items()}
-        self._default_id = default
         self._default = self._by_id.get((default or "").lower()) or next(
             (model for model in models if model.is_default), self.models[0] if models else None
         )

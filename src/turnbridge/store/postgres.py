@@ -23,8 +23,6 @@ ATTEMPTS = 4
 # Any number that no other program in the same database is likely to lock.
 MIGRATION_LOCK = 7_481_230_559
 
-# All statements of a piece of work that reads see what the first one saw.
-ONE_STATE = "repeatable_read"
 CONFLICTS = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
@@ -102,6 +100,7 @@ class PostgresDatabase:
         with _told():
             async with (
                 self._pool.acquire() as connection,
+                # All statements of a piece of work that reads see what the first one saw.
                 connection.transaction(isolation="repeatable_read", readonly=True),
             ):
                 return await work(PostgresTransaction(connection))

@@ -67,7 +67,7 @@ def build_app(
     routes = [
         *_generating(handlers.generation, [*limited, once]),
         *_models(handlers.models),
-        *_kept(handlers),
+        *_kept(handlers, once),
         Route("/healthz", alive),
         Route("/livez", alive),
         Route("/readyz", ready),
@@ -107,8 +107,8 @@ def _models(models: Models) -> list[Route]:
     return [*_both("GET", "/models", list_models), *_both("GET", "/models/{model:path}", get_model)]
 
 
-def _kept(handlers: Handlers) -> list[Route]:
-    """Return the routes of what is kept."""
+def _kept(handlers: Handlers, once: Middleware) -> list[Route]:
+    """Return the routes of what is kept; what creates something does so once for each `Idempotency-Key`."""
     responses, conversations, chats = handlers.responses, handlers.conversations, handlers.chats
     response, conversation, chat = (
         "/responses/{response_id}",
@@ -134,7 +134,11 @@ def _kept(handlers: Handlers) -> list[Route]:
         ("DELETE", chat, chats.delete),
         ("GET", f"{chat}/messages", chats.messages),
     ]
-    return [route for method, path, endpoint in table for route in _both(method, path, endpoint)]
+    return [
+        route
+        for method, path, endpoint in table
+        for route in _both(method, path, endpoint, [once] if method == "POST" else ())
+    ]
 
 
 def _both(method: str, path: str, endpoint: Endpoint, layers: Sequence[Middleware] = ()) -> list[Route]:

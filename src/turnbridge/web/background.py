@@ -24,9 +24,10 @@ from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import context_of
+from turnbridge.web.leaving import until_gone
 from turnbridge.web.output_mode import Runner
 from turnbridge.web.state import Past, State, record_of
-from turnbridge.web.turns import STREAM_HEADERS, client_gone
+from turnbridge.web.turns import STREAM_HEADERS
 from turnbridge.web.writers import named_frames
 from turnbridge.wire import sse
 from turnbridge.wire.responses.encode import ResponseEncoder
@@ -275,16 +276,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the frames until they end or the client leaves."""
         context_of(scope).stream = True
-        sending = asyncio.ensure_future(self._send(send))
-        gone = asyncio.ensure_future(client_gone(receive))
-        try:
-            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sending.cancel()
-            gone.cancel()
-            await asyncio.wait((sending, gone))
-        if not sending.cancelled():
-            sending.result()
+        await until_gone(asyncio.ensure_future(self._send(send)), receive)
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})

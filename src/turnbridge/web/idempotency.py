@@ -17,6 +17,7 @@ from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.auth import client_of, header_value
 from turnbridge.web.ingress import read_body
+from turnbridge.web.leaving import until_gone
 
 KEY_HEADER = "Idempotency-Key"
 REPEAT_HEADER = "x-turnbridge-idempotent"
@@ -281,18 +282,11 @@ class AnswerOnce:
     async def _serve(self, recording: _Recording, receive: Receive, send: Send) -> None:
         """Send what is recorded and what comes, until the end or until the client leaves."""
         reader = recording.enter()
-        playing = asyncio.ensure_future(recording.play(reader, send))
-        gone = asyncio.ensure_future(_client_gone(receive))
         try:
-            await asyncio.wait((playing, gone), return_when=asyncio.FIRST_COMPLETED)
+            await until_gone(asyncio.ensure_future(recording.play(reader, send)), receive)
         finally:
-            playing.cancel()
-            gone.cancel()
-            await asyncio.wait((playing, gone))
             if recording.leave(reader):
                 self._answers.forget(recording)
-        if not playing.cancelled():
-            playing.result()
 
 
 def _identity(scope: Scope, key: bytes) -> bytes:
@@ -306,8 +300,3 @@ def _mark_repeat(scope: Scope, first: RequestContext, how: bytes) -> None:
     context = context_of(scope)
     context.response_headers.append((REPEAT_HEADER.encode(), how))
     context.model, context.stream = first.model, first.stream
-
-
-async def _client_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

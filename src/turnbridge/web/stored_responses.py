@@ -1,6 +1,7 @@
 """Responses that were made before: read, streamed again, cancelled, deleted, and what they were made from."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -61,16 +62,8 @@ class StoredResponses:
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="cancelled"), code="not_in_background")
         if is_running(record):
-            body = {**record.body, "status": CANCELLED}
             await self._state.store.cancel_response(
-                ResponseRecord(
-                    id=record.id,
-                    owner=owner,
-                    created_at=record.created_at,
-                    status=CANCELLED,
-                    background=True,
-                    body=body,
-                )
+                replace(record, status=CANCELLED, body={**record.body, "status": CANCELLED})
             )
             # It may have ended of itself at this very moment.
             record = await self._record(owner, response_id)

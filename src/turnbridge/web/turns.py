@@ -16,6 +16,7 @@ from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, T
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import RequestContext, context_of
+from turnbridge.web.leaving import client_gone
 from turnbridge.web.output_mode import Runner
 from turnbridge.wire import sse
 
@@ -268,12 +269,6 @@ def _refuse_if_failed(held: list[ChoiceBatch]) -> None:
         failed = events[-1]
         if isinstance(failed, TurnFailed):
             raise failed.error
-
-
-async def client_gone(receive: Receive) -> None:
-    """Wait until the client leaves."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class _Outlet:
