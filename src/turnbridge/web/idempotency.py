@@ -17,7 +17,7 @@ from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.auth import client_of, header_value
 from turnbridge.web.ingress import read_body
-from turnbridge.web.leaving import until_gone
+from turnbridge.web.leaving import WhileThere
 
 KEY_HEADER = "Idempotency-Key"
 REPEAT_HEADER = "x-turnbridge-idempotent"
@@ -283,7 +283,8 @@ class AnswerOnce:
         """Send what is recorded and what comes, until the end or until the client leaves."""
         reader = recording.enter()
         try:
-            await until_gone(asyncio.ensure_future(recording.play(reader, send)), receive)
+            async with WhileThere(receive):
+                await recording.play(reader, send)
         finally:
             if recording.leave(reader):
                 self._answers.forget(recording)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -16,7 +17,8 @@ from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, T
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import RequestContext, context_of
-from turnbridge.web.leaving import client_gone
+from turnbridge.web.later import Later
+from turnbridge.web.leaving import WhileThere
 from turnbridge.web.output_mode import Runner
 from turnbridge.wire import sse
 
@@ -111,6 +113,7 @@ class TurnResponse:
         self._served = Served()
         self._events = run_choices(runner, request, choices, self._served)
         self._streamed = request.streamed
+        self._running = choices
         self._writer = writer
         self._admission = admission
         self._timing = timing
@@ -122,37 +125,31 @@ class TurnResponse:
         context = context_of(scope)
         context.stream = self._streamed
         outlet = _Outlet(send)
-        answer = asyncio.ensure_future(self._answer(context, outlet))
-        gone = asyncio.ensure_future(client_gone(receive))
         try:
-            done: set[asyncio.Future[None]] = set()
-            while not done and not outlet.stalled(self._timing.whole_s):
-                done, _ = await asyncio.wait((answer, gone), timeout=STALL_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            async with WhileThere(receive, answered=lambda: outlet.ended) as client:
+                with Later(self._timing.whole_s, partial(_leave_if_stalled, client, outlet)):
+                    await self._answer(context, outlet)
         finally:
-            gone.cancel()
-            answer.cancel()
-            await asyncio.wait((answer, gone))
-        _count(context, self._writer)
-        context.served_by = self._served.thread
-        if not answer.cancelled():
-            answer.result()
+            _count(context, self._writer)
+            context.served_by = self._served.thread
 
     async def _answer(self, context: RequestContext, outlet: "_Outlet") -> None:
         async with self._admission as waited_s:
             self._headers[QUEUED_HEADER] = str(round(waited_s * 1000))
-            ticking = asyncio.ensure_future(self._keep_alive(outlet))
-            try:
+            with Later(self._first_sign_s(), partial(self._keep_alive, outlet)):
                 await (self._stream(context, outlet) if self._streamed else self._whole(context, outlet))
-            finally:
-                ticking.cancel()
+
+    def _first_sign_s(self) -> float | None:
+        """Return when the first sign of life is due.
+
+        A whole answer should have a status of its own; only when it takes long, it begins with blanks instead.
+        """
+        interval = self._timing.keepalive_s
+        return interval if interval is None or self._streamed else interval * PATIENCE_WITH_WHOLE_ANSWERS
 
     async def _keep_alive(self, outlet: "_Outlet") -> None:
         """Say something whenever nothing has been said for a while, so that nobody on the way hangs up."""
-        interval = self._timing.keepalive_s
-        if interval is None:
-            return
-        # A whole answer should have a status of its own; only when it takes long, it begins with blanks instead.
-        await asyncio.sleep(interval if self._streamed else interval * PATIENCE_WITH_WHOLE_ANSWERS)
+        interval = self._timing.keepalive_s or 0.0
         while True:
             if self._streamed and outlet.started and outlet.silent_for() >= interval:
                 await outlet.write(self._writer.keepalive())
@@ -178,36 +175,44 @@ class TurnResponse:
 
     async def _stream(self, context: RequestContext, outlet: "_Outlet") -> None:
         """Hold the headers back until the turn has said something, so that a failure before it is an HTTP status."""
+        last = b""
         async with aclosing(self._events) as source:
-            first = asyncio.ensure_future(_until_output(source))
-            try:
-                await asyncio.wait((first,), timeout=self._timing.hold_s)
-                if first.done():
-                    _refuse_if_failed(first.result())
-                await outlet.start({**STREAM_HEADERS, **self._headers, THREAD_HEADER: self._served.thread})
-                opening = self._writer.opening()
-                if not first.done():
-                    await outlet.write(opening)
-                    opening = b""
-                await outlet.write(opening + b"".join(self._frames(context, batch) for batch in await first))
-            finally:
-                first.cancel()
-                await asyncio.wait((first,))
+            with Later(self._timing.hold_s, partial(self._open, outlet)) as opening:
+                held = await _until_output(source)
+                await opening.settled()
+            if not outlet.started:
+                _refuse_if_failed(held)
+            await self._open(outlet, b"".join([self._frames(context, batch) for batch in held]))
             if self._writer.failure is None:
                 async for batch in source:
-                    await outlet.write(self._frames(context, batch))
+                    frames = self._frames(context, batch)
+                    if self._running == 0 and self._finish is None:
+                        # What ends the answer goes out with its last words, in one write.
+                        last = frames
+                    else:
+                        await outlet.write(frames)
                     if self._writer.failure is not None:
                         break
         if self._finish is not None:
             await self._finish()
-        await outlet.end(self._writer.closing())
+        await outlet.end(last + self._writer.closing())
+
+    async def _open(self, outlet: "_Outlet", frames: bytes = b"") -> None:
+        """Send the headers and what comes before any output, unless that has been done; then these frames."""
+        if not outlet.started:
+            await outlet.start({**STREAM_HEADERS, **self._headers, THREAD_HEADER: self._served.thread})
+            frames = self._writer.opening() + frames
+        await outlet.write(frames)
 
     def _frames(self, context: RequestContext, batch: ChoiceBatch) -> bytes:
         index, events = batch
         _mark_output(context, events)
         frames = self._writer.frames(index, events)
-        if isinstance(events[-1], Terminal) and events[-1].usage.estimated:
-            return sse.comment(f"{USAGE_HEADER}: estimated") + frames
+        ending = events[-1]
+        if isinstance(ending, Terminal):
+            self._running -= 1
+            if ending.usage.estimated:
+                return sse.comment(f"{USAGE_HEADER}: estimated") + frames
         return frames
 
 
@@ -278,10 +283,11 @@ class _Outlet:
         self._send = send
         # Held, because to ask for it takes a system call.
         self._loop = asyncio.get_running_loop()
-        self._began_at = self._loop.time()
         self._said_at = 0.0
-        self._busy = False
+        self.busy = False
+        """Whether the client is yet to take something."""
         self.started = False
+        self.ended = False
 
     async def start(self, headers: Mapping[str, str]) -> None:
         """Send the headers, unless they have gone."""
@@ -294,22 +300,28 @@ class _Outlet:
     async def write(self, data: bytes) -> None:
         """Send some frames."""
         if data:
-            self._busy = True
+            self.busy = True
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
             self._said_at = self._loop.time()
-            self._busy = False
+            self.busy = False
 
     async def end(self, data: bytes) -> None:
         """Send the rest."""
+        self.busy = True
         await self._send({"type": "http.response.body", "body": data})
-
-    def stalled(self, longest_s: float) -> bool:
-        """Tell whether a client takes nothing any more, and has had all the time that a turn may have."""
-        return self._busy and self._loop.time() - self._began_at > longest_s
+        self.ended = True
+        self.busy = False
 
     def silent_for(self) -> float:
         """Return how long nothing has been said; a client that is slow to take the last frame has heard enough."""
-        return 0.0 if self._busy else self._loop.time() - self._said_at
+        return 0.0 if self.busy else self._loop.time() - self._said_at
+
+
+async def _leave_if_stalled(client: WhileThere, outlet: _Outlet) -> None:
+    """Give up a client that takes nothing any more, and has had all the time that a turn may have."""
+    while not outlet.busy:
+        await asyncio.sleep(STALL_CHECK_S)
+    client.leave()
 
 
 def _count(context: RequestContext, writer: Writer) -> None:
