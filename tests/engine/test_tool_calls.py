@@ -1,7 +1,6 @@
 """Turns that wait for a client: which request goes on with them, how long they are kept, and what is remembered."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -21,6 +20,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import Tool, TurnRequest
+from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,6 @@
 """What the client demands of calls, on a conversation that does as it is told."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -22,6 +21,7 @@ from turnbridge.turn.events import (
 )
 from turnbridge.turn.items import FunctionCall, FunctionCallOutput, JsonObject, Message, RawItem, Reasoning, TextPart
 from turnbridge.turn.request import Tool, TurnRequest
+from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 

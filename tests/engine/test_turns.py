@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -39,6 +38,7 @@ from turnbridge.turn.events import (
 )
 from turnbridge.turn.items import NARRATION, FilePart, FunctionCall, FunctionCallOutput, ImagePart, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
+from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 

@@ -1,16 +1,14 @@
 """Stop sequences and token limits, which Codex does not know: where an answer ends by the client's wish. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from turnbridge.engine.ports import Tokenizer
 from turnbridge.turn.events import MessageDone, MessageStarted, Terminal, TextDelta, TurnEvent
 from turnbridge.turn.items import NARRATION
 
 
-@dataclass(frozen=True, slots=True)
-class Gated:
+class Gated(NamedTuple):
     """What may pass, and whether the answer ends here."""
 
     events: list[TurnEvent]

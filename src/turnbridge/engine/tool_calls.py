@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from turnbridge.engine.ports import Conversation
 from turnbridge.turn.items import (
@@ -23,6 +23,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
 
 # A parked turn holds a thread in Codex's memory, about a megabyte.
 MOST_PARKED = 256

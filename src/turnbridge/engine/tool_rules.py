@@ -5,7 +5,6 @@ Whatever the gateway itself says to the model to get there is part of the turn, 
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TypeAlias
 
 from turnbridge.engine.conformance import Conformance
@@ -36,6 +35,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
 
 Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 

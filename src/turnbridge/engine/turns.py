@@ -5,7 +5,7 @@ import itertools
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
@@ -31,6 +31,7 @@ from turnbridge.turn.events import (
 )
 from turnbridge.turn.items import NARRATION, FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
+from turnbridge.turn.values import replace
 
 # Where a provider says that it gives no reasoning summaries.
 SUMMARY_PARAM = "reasoning.summary"

@@ -4,15 +4,15 @@ Every stream of events ends in exactly one `Terminal`. A message or thought that
 its text is the concatenation of its deltas so far.
 """
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.items import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one or several model calls."""
 
     input: int = 0
@@ -34,24 +34,21 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MessageStarted:
+class MessageStarted(Struct, frozen=True):
     """The model begins to say something; `phase` tells narration (`commentary`) from the answer."""
 
     item_id: str
     phase: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """The next piece of a message; never empty."""
 
     item_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class MessageDone:
+class MessageDone(Struct, frozen=True):
     """The message is whole: `text` is the concatenation of its deltas."""
 
     item_id: str
@@ -60,15 +57,13 @@ class MessageDone:
     annotations: tuple[JsonObject, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningStarted:
+class ReasoningStarted(Struct, frozen=True):
     """The model begins to think."""
 
     item_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryDelta:
+class SummaryDelta(Struct, frozen=True):
     """The next piece of part `index` of the reasoning summary; never empty."""
 
     item_id: str
@@ -76,8 +71,7 @@ class SummaryDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True):
     """The next piece of the reasoning's own text, which only open models show; never empty."""
 
     item_id: str
@@ -85,8 +79,7 @@ class ReasoningDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDone:
+class ReasoningDone(Struct, frozen=True):
     """The thought is whole: summary and content are the concatenations of their deltas."""
 
     item_id: str
@@ -95,8 +88,7 @@ class ReasoningDone:
     encrypted: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCallDone:
+class FunctionCallDone(Struct, frozen=True):
     """The model calls one of the client's functions; all calls of one model response come together."""
 
     item_id: str
@@ -105,23 +97,20 @@ class FunctionCallDone:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class WebSearchDone:
+class WebSearchDone(Struct, frozen=True):
     """The provider has searched the web; `action` says what for."""
 
     item_id: str
     action: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCompleted:
+class TurnCompleted(Struct, frozen=True):
     """The model has said all it wanted, or the client's stop sequence ended it."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class CallsAwaited:
+class CallsAwaited(Struct, frozen=True):
     """The model waits for the outputs of its calls: this answer is over, the turn is not."""
 
     usage: Usage
@@ -132,16 +121,14 @@ class CallsAwaited:
 IncompleteReason: TypeAlias = Literal["max_output_tokens", "content_filter"]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnIncomplete:
+class TurnIncomplete(Struct, frozen=True):
     """The answer was cut off, as the client asked or by the provider."""
 
     reason: IncompleteReason
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFailed:
+class TurnFailed(Struct, frozen=True):
     """The turn ended in an error; whatever was reported before stands."""
 
     error: GatewayError

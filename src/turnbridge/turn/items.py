@@ -4,8 +4,11 @@ Both client APIs decode into these, and Codex's raw items are encoded from them:
 are equal if the model could not tell them apart; ids and places in the request do not count.
 """
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from turnbridge.turn.values import AsSeen
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -22,79 +25,71 @@ BETWEEN_MESSAGES = "\n\n"
 Role = Literal["user", "assistant", "developer"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextPart:
+class TextPart(Struct, frozen=True, kw_only=True):
     """A run of text inside a message or a tool's output."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImagePart:
+class ImagePart(AsSeen, frozen=True, kw_only=True):
     """An image, by data URL or by https URL until the gateway has fetched it."""
 
     url: str
     detail: str | None = None
-    param: str = field(compare=False)
+    param: str
     """Where the client wrote it, such as `input[0].content[1]`, so that an error can name it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
+class FilePart(AsSeen, frozen=True, kw_only=True):
     """A file that the gateway turns into text before the turn starts; exactly one of `data` and `url` is set."""
 
     filename: str | None
     mime_type: str | None
     data: bytes | None = None
     url: str | None = None
-    param: str = field(compare=False)
+    param: str
 
 
 Part: TypeAlias = TextPart | ImagePart | FilePart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(AsSeen, frozen=True, kw_only=True):
     """Something said by the user, the assistant or the developer (also `system`, which Codex would drop)."""
 
     role: Role
     parts: tuple[Part, ...]
     phase: str | None = None
-    id: str | None = field(default=None, compare=False)
+    id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reasoning:
+class Reasoning(AsSeen, frozen=True, kw_only=True):
     """The model's own reasoning, given back so that it can go on from it."""
 
-    id: str | None = field(compare=False)
+    id: str | None
     summary: tuple[str, ...]
     content: tuple[str, ...] | None
     encrypted: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCall:
+class FunctionCall(AsSeen, frozen=True, kw_only=True):
     """A call that the model made in an earlier turn."""
 
     call_id: str
     name: str
     arguments: str
-    id: str | None = field(default=None, compare=False)
+    id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCallOutput:
+class FunctionCallOutput(AsSeen, frozen=True, kw_only=True):
     """What the client's function answered; `custom` for a free-form tool."""
 
     call_id: str
     output: str | tuple[Part, ...]
     custom: bool = False
-    id: str | None = field(default=None, compare=False)
+    id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawItem:
+class RawItem(Struct, frozen=True, kw_only=True):
     """An item that the gateway passes on without looking inside, such as `custom_tool_call`."""
 
     item: JsonObject

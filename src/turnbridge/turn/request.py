@@ -1,23 +1,22 @@
 """What a client asks of one turn, in neither API's words."""
 
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from msgspec import Struct, field
+
 from turnbridge.turn.items import Item, JsonObject
+from turnbridge.turn.values import replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainText:
+class PlainText(Struct, frozen=True, kw_only=True):
     """The answer may be any text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnyJsonObject:
+class AnyJsonObject(Struct, frozen=True, kw_only=True):
     """The answer must be a JSON object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonOfSchema:
+class JsonOfSchema(Struct, frozen=True, kw_only=True):
     """The answer must be JSON that conforms to a schema."""
 
     name: str
@@ -32,8 +31,7 @@ class JsonOfSchema:
 OutputFormat: TypeAlias = PlainText | AnyJsonObject | JsonOfSchema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(Struct, frozen=True, kw_only=True):
     """A function of the client's that the model may call."""
 
     name: str
@@ -43,8 +41,7 @@ class Tool:
     """Whether the client relies on arguments that conform to `parameters`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebSearch:
+class WebSearch(Struct, frozen=True, kw_only=True):
     """The provider's own web search, as the client wants it."""
 
     context_size: str | None = None
@@ -54,8 +51,7 @@ class WebSearch:
     """Whether pages may be fetched, or only the provider's index be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRequest:
+class TurnRequest(Struct, frozen=True, kw_only=True):
     """One turn: the conversation so far, and every wish that Codex or the gateway can meet."""
 
     model: str

@@ -1,7 +1,7 @@
 """The two routes that generate: decode, choose the model, answer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from starlette.requests import Request
@@ -14,6 +14,7 @@ from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject, Message
 from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.web.access_log import context_of
 from turnbridge.web.auth import client_of
 from turnbridge.web.background import BackgroundRuns

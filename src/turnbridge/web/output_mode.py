@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Literal, Protocol, TypeAlias
 
 from starlette.requests import Request
@@ -11,6 +10,7 @@ from turnbridge.engine.turns import Served
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire.use_tool import calls_as_text
 
 OutputMode: TypeAlias = Literal["openai-json", "obsidian-xml"]

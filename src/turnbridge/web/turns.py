@@ -5,7 +5,6 @@ leaves, they are interrupted in Codex.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -48,8 +47,7 @@ STREAM_HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """When something is sent though there is nothing to say."""
 
     hold_s: float
@@ -319,9 +317,11 @@ class _Outlet:
 
 async def _leave_if_stalled(client: WhileThere, outlet: _Outlet) -> None:
     """Give up a client that takes nothing any more, and has had all the time that a turn may have."""
-    while not outlet.busy:
+    while True:
+        if outlet.busy:
+            client.leave()
+            return
         await asyncio.sleep(STALL_CHECK_S)
-    client.leave()
 
 
 def _count(context: RequestContext, writer: Writer) -> None:

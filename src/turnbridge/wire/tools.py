@@ -1,7 +1,8 @@
 """Tools and the choice among them, in the words of both APIs: nested or flat, current or legacy."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
@@ -17,8 +18,7 @@ WEB_SEARCH_TYPES = frozenset(
 CONTEXT_SIZES = ("low", "medium", "high")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUse:
+class ToolUse(Struct, frozen=True, kw_only=True):
     """The tools that may be used in a turn, and whether one of them must be."""
 
     tools: tuple[Tool, ...] = ()

@@ -1,7 +1,5 @@
 """What a request of the Chat Completions API asks for."""
 
-from dataclasses import replace
-
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
@@ -20,6 +18,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire.chat.decode import decode
 
 OFFICIAL: TypeAdapter[ChatCompletionMessageParam] = TypeAdapter(ChatCompletionMessageParam)

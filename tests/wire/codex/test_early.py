@@ -1,13 +1,12 @@
 """What goes to versions without injection; 0.92.0's own schema takes it."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.support.codex_schema import old_schema, pinned_schema
 from turnbridge.turn.errors import InternalFault
 from turnbridge.turn.items import FilePart, ImagePart, Json, JsonObject, TextPart
 from turnbridge.turn.request import Tool, TurnRequest, WebSearch
+from turnbridge.turn.values import replace
 from turnbridge.wire.codex.capabilities import Capabilities, read_capabilities
 from turnbridge.wire.codex.early import (
     early_output,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -21,6 +20,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire.codex.encode import (
     SWITCHED_OFF,
     bare_catalog,

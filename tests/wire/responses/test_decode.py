@@ -1,6 +1,5 @@
 """What a request of the Responses API asks for."""
 
-from dataclasses import replace
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -23,6 +22,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire.responses.decode import decode
 
 OFFICIAL: TypeAdapter[ResponseInputItemParam] = TypeAdapter(ResponseInputItemParam)

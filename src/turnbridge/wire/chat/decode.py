@@ -1,11 +1,13 @@
 """A Chat Completions request → `TurnRequest`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, JsonObject, Message, Part, TextPart
 from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire import parameters
 from turnbridge.wire.chat import schema
 from turnbridge.wire.output_format import check_mentions_json, decode_format
@@ -36,8 +38,7 @@ UNMET: dict[str, Json] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedChat:
+class DecodedChat(Struct, frozen=True, kw_only=True):
     """A request, and what only its answer's shape needs."""
 
     turn: TurnRequest

@@ -5,10 +5,10 @@ directory, and offers it a plan, a patch tool, an image viewer and MCP resources
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from turnbridge.turn.items import BETWEEN_MESSAGES, FunctionCall, FunctionCallOutput, Item, JsonObject, Part
 from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire.codex.encode import NO_WINDOW, SWITCHED_OFF, thread_config
 from turnbridge.wire.codex.tools import RESERVED_NAMES, ToolNames
 from turnbridge.wire.flat_history import FlatHistory, flatten, flatten_outputs

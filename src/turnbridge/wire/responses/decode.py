@@ -1,7 +1,8 @@
 """A Responses request → `TurnRequest`."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
@@ -51,8 +52,7 @@ UNMET: dict[str, Json] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedResponses:
+class DecodedResponses(Struct, frozen=True, kw_only=True):
     """A request, and what only its answer's envelope needs."""
 
     turn: TurnRequest
