@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import cast
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias, cast
 
 import msgspec
 import structlog
@@ -23,6 +24,8 @@ from turnbridge.wire.codex.older import Told, Translator
 from turnbridge.wire.codex.tools import ToolNames
 
 log = structlog.get_logger(__name__)
+
+Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 
 # How long the rest of a model's calls may take, once Codex has begun to ask for the first. It is no harm if the rest
 # comes later all the same: it is then passed on as calls of its own.
@@ -82,26 +85,13 @@ class CodexConversation:
         if any(isinstance(part, ImagePart) for item in items for part in _parts(item)):
             await self._check_images(items)
 
-    async def run(
-        self, items: Sequence[Item] = (), request: TurnRequest | None = None
-    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    def run(self, items: Sequence[Item] = (), request: TurnRequest | None = None) -> Batches:
         """Let the model answer, and yield what it says."""
-        self._count(running=True, parked=False)
-        self._request = request or self._request
-        if items:
-            await self.show(items)
-        async with contextlib.aclosing(self._turn()) as batches:
-            async for batch in batches:
-                yield batch
+        return self._events(partial(self._begin, items, request or self._request))
 
-    async def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    def resume(self, outputs: Sequence[FunctionCallOutput]) -> Batches:
         """Give the outputs that the turn waits for, and yield what the model says then."""
-        self._outputs = {output.call_id: self._reply(output) for output in outputs}
-        self._decoder.resume()
-        self._answer()
-        async with contextlib.aclosing(self._events()) as batches:
-            async for batch in batches:
-                yield batch
+        return self._events(partial(self._go_on, outputs))
 
     def fail(self, error: GatewayError) -> None:
         """End the turn that runs with this error."""
@@ -114,18 +104,24 @@ class CodexConversation:
         if self._started is not None:
             self._interrupt(self._decoder.turn_id, self._started)
 
-    async def _turn(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Start a turn, and yield what it tells."""
+    async def _begin(self, items: Sequence[Item], request: TurnRequest) -> None:
+        """Start a turn, after showing the model these items."""
+        self._request = request
+        if items:
+            await self.show(items)
         self._decoder = TurnDecoder(
             self._names,
-            allow_truncation=self._request.allow_truncation,
+            allow_truncation=request.allow_truncation,
             may_try_again=Reaching(self._worker.connect_timeout_s).may_try_again,
         )
         self._started = self._start_turn()
         self._started.add_done_callback(self._fail_if_refused)
-        async with contextlib.aclosing(self._events()) as batches:
-            async for batch in batches:
-                yield batch
+
+    async def _go_on(self, outputs: Sequence[FunctionCallOutput]) -> None:
+        """Let the turn that waits go on."""
+        self._outputs = {output.call_id: self._reply(output) for output in outputs}
+        self._decoder.resume()
+        self._answer()
 
     def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
         return self._connection.send("turn/start", turn_start_params(self._thread_id, self._request))
@@ -150,14 +146,23 @@ class CodexConversation:
         log.warning("slow_reader", thread=self._thread_id)
         self.close()
 
-    async def _events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    async def _events(self, begin: Callable[[], Awaitable[None]]) -> Batches:
         """Yield what Codex tells until the turn ends or waits for the client."""
         self._count(running=True, parked=False)
-        async with contextlib.aclosing(self._told()) as batches:
-            async for batch in batches:
-                if self._decoder.ended:
-                    self._count(running=False, parked=self._started is not None)
-                yield batch
+        await begin()
+        while not self._decoder.ended:
+            try:
+                events = self._understood(await self._notes())
+            except TimeoutError:
+                events = self._decoder.release_calls()
+            except GatewayError as error:
+                events = self._decoder.close(error)
+            if events and isinstance(events[-1], TurnFailed):
+                await self._add_reset_time(events[-1].error)
+            if self._decoder.ended:
+                self._count(running=False, parked=self._started is not None)
+            if events:
+                yield events
 
     def _count(self, *, running: bool, parked: bool) -> None:
         """Let the app-server know what this conversation needs of it."""
@@ -165,34 +170,27 @@ class CodexConversation:
         self._worker.parked += int(parked) - int(self._parked)
         self._running, self._parked = running, parked
 
-    async def _told(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Yield what Codex tells; its questions are answered in the order that it asks."""
-        while not self._decoder.ended:
-            try:
-                if self._asked and self._decoder.holds_calls:
-                    # If the provider's answer breaks off after a call, Codex waits for the call's output in silence.
-                    async with asyncio.timeout(self._patience_s()):
-                        notes = await self._inbox.batch()
-                else:
-                    notes = await self._inbox.batch()
-            except TimeoutError:
-                yield self._decoder.release_calls()
-                continue
-            except GatewayError as error:
-                yield self._decoder.close(error)
-                return
-            for note in notes:
-                if isinstance(note, schema.TurnCompleted):
-                    self._started = None
-                elif isinstance(note, schema.ToolCallAsked):
-                    self._asked[note.call_id] = note.request_id
-            events = self._read(self._translated(notes))
-            self._answer()
-            if events:
-                if self.answering is not None:
-                    self.answering()
-                    self.answering = None
-                yield await self._with_reset_time(events)
+    async def _notes(self) -> list[Note]:
+        """Wait for what Codex tells; raises `TimeoutError` if calls wait and the rest of their batch does not come."""
+        if not self._asked or not self._decoder.holds_calls:
+            return await self._inbox.batch()
+        # If the provider's answer breaks off after a call, Codex waits for the call's output in silence.
+        async with asyncio.timeout(self._patience_s()):
+            return await self._inbox.batch()
+
+    def _understood(self, notes: list[Note]) -> list[TurnEvent]:
+        """Return what notifications mean; Codex's questions are answered in the order that it asks."""
+        for note in notes:
+            if isinstance(note, schema.TurnCompleted):
+                self._started = None
+            elif isinstance(note, schema.ToolCallAsked):
+                self._asked[note.call_id] = note.request_id
+        events = self._read(self._translated(notes))
+        self._answer()
+        if events and self.answering is not None:
+            self.answering()
+            self.answering = None
+        return events
 
     def _answer(self) -> None:
         for call_id in [call_id for call_id in self._asked if call_id in self._outputs]:
@@ -228,20 +226,17 @@ class CodexConversation:
         if turn_id is not None:
             self._connection.cast("turn/interrupt", {"threadId": self._thread_id, "turnId": turn_id})
 
-    async def _with_reset_time(self, events: list[TurnEvent]) -> list[TurnEvent]:
+    async def _add_reset_time(self, error: GatewayError) -> None:
         """Add to an exhausted quota when it comes back, if Codex knows it."""
-        last = events[-1]
-        if not isinstance(last, TurnFailed) or not isinstance(last.error, QuotaExhausted):
-            return events
-        resets_at: int | None = None
+        if not isinstance(error, QuotaExhausted):
+            return
         with contextlib.suppress(GatewayError):  # Only ChatGPT plans have reset times.
             limits = await self._connection.call(
                 "account/rateLimits/read", None, schema.RateLimitsReadResult, timeout_s=QUOTA_LOOKUP_TIMEOUT_S
             )
             resets_at = _reset(limits.rate_limits)
-        if resets_at is not None:
-            last.error.retry_after = max(0.0, resets_at - time.time())
-        return events
+            if resets_at is not None:
+                error.retry_after = max(0.0, resets_at - time.time())
 
 
 def _parts(item: Item) -> tuple[Part, ...]:

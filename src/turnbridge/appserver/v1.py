@@ -1,9 +1,8 @@
 """A conversation of the first protocol (v1): its history goes in as one flat input, its calls come out as text."""
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,12 +55,10 @@ class V1Conversation(CodexConversation):
         """Keep items for the turn, which takes them along."""
         self._input = flat_history(items).parts
 
-    async def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Give the outputs of calls in a turn of their own, and yield what the model says then."""
+    async def _go_on(self, outputs: Sequence[FunctionCallOutput]) -> None:
+        """Give the outputs of calls in a turn of their own."""
         self._input = flat_outputs(outputs, self._called)
-        async with contextlib.aclosing(self._turn()) as batches:
-            async for batch in batches:
-                yield batch
+        await self._begin((), self._request)
 
     def close(self) -> None:
         """Stop listening, interrupt the turn if it still runs, and remove what Codex wrote down of it."""

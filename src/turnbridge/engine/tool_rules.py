@@ -89,11 +89,11 @@ class ToolRules:
 
     def _judge(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
         """Return what the client may see, and how the turn goes on if it does not end here."""
-        if len(batch) == 1 and isinstance(batch[0], TextDelta):
-            # Nearly all of them.
-            return batch, None
-        self._said += [item for event in batch if (item := _item_of(event)) is not None]
-        self._searched = self._searched or any(isinstance(event, WebSearchDone) for event in batch)
+        # Nearly all of them are deltas, which need no judgement.
+        for event in [event for event in batch if not isinstance(event, TextDelta)]:
+            if (item := _item_of(event)) is not None:
+                self._said.append(item)
+            self._searched = self._searched or isinstance(event, WebSearchDone)
         ending = batch[-1]
         if isinstance(ending, CallsAwaited):
             self._usage += ending.usage

@@ -95,28 +95,40 @@ class TurnRunner:
             yield [TurnFailed(error)]
 
     async def _attempt(self, request: TurnRequest, served: Served) -> Batches:
-        """Yield one attempt at the turn; that Codex died before it could begin is told like any other failure."""
+        """Yield one attempt at the turn; its conversation is then kept if it may go on, else given up.
+
+        That Codex died before the turn could begin is told like any other failure.
+        """
+        conversation: TimedConversation | None = None
+        kept = False
         try:
-            async with aclosing(await self._begin(request, served)) as batches:
+            conversation, source = await self._begin(request, served)
+            rules = ToolRules(conversation, request)
+            async with aclosing(self._shaped(conversation, request, rules, source)) as batches:
                 async for batch in batches:
+                    # Before the client hears the end: its next request may come at once.
+                    kept = self._keep(conversation.inner, request, rules, batch[-1])
                     yield batch
         except BackendLost as error:
             yield [TurnFailed(error)]
+        finally:
+            if conversation is not None and not kept:
+                conversation.close()
 
-    async def _begin(self, request: TurnRequest, served: Served) -> Batches:
+    async def _begin(self, request: TurnRequest, served: Served) -> tuple[TimedConversation, Batches]:
         """Return the answer to come: of the turn or thread that this request continues, or of one that replays it."""
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
             parked = self._watch.over(claim.conversation)
-            return self._serve(parked, request, parked.resume(claim.outputs))
+            return parked, parked.resume(claim.outputs)
         if (warm := self._warm.take(request)) is not None:
             served.thread = "warm"
             kept = self._watch.over(warm.conversation)
-            return self._serve(kept, request, kept.run(warm.rest, request))
+            return kept, kept.run(warm.rest, request)
         history = self._calls.restored(request)
         served.thread = "replayed" if any(map(_is_models, history)) else "fresh"
         conversation = self._watch.over(await self._backend.open(replace(request, items=history)))
-        return self._serve(conversation, request, conversation.run())
+        return conversation, conversation.run()
 
     async def _again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> TurnRequest | None:
         """Return what to run instead of a turn that failed before it said anything, if something may help."""
@@ -131,20 +143,6 @@ class TurnRunner:
             self._without_summary.add(request.model)
             return replace(request, summary=None)
         return request if await self._backend.serves_otherwise(request, failed.error) else None
-
-    async def _serve(self, conversation: TimedConversation, request: TurnRequest, source: Batches) -> Batches:
-        """Yield an answer; its conversation is then parked if it waits for the client, else given up."""
-        rules = ToolRules(conversation, request)
-        kept = False
-        try:
-            async with aclosing(self._checked(conversation, request, rules, source)) as batches:
-                async for batch in batches:
-                    # Before the client hears the end: its next request may come at once.
-                    kept = self._keep(conversation.inner, request, rules, batch[-1])
-                    yield batch
-        finally:
-            if not kept:
-                conversation.close()
 
     def _keep(self, conversation: Conversation, request: TurnRequest, rules: ToolRules, ending: TurnEvent) -> bool:
         """Keep a conversation that waits for its client, or that its client may go on with."""
@@ -192,39 +190,28 @@ class TurnRunner:
             return TextPart(text=await self._media.file_text(part))
         return part
 
-    async def _checked(
-        self, conversation: Conversation, request: TurnRequest, rules: ToolRules, source: Batches
-    ) -> Batches:
-        """Yield an answer of the shape that the client asked for.
-
-        What a client has read cannot be taken back: a streamed answer that does not conform ends as failed, any other
-        is first given one chance to be repaired.
-        """
+    def _shaped(self, conversation: Conversation, request: TurnRequest, rules: ToolRules, source: Batches) -> Batches:
+        """Return an answer of the shape that the client asked for."""
+        limited = self._limited(conversation, rules, source, request)
         rule = _rule(request)
-        answer = _Answer()
-        async with aclosing(self._limited(conversation, rules, source, request)) as batches:
-            async for batch in batches:
-                answer.add(batch)
-                if rule is None:
-                    yield batch
-                elif request.streamed:
-                    problem = answer.problem(rule)
-                    yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
-        if rule is None or request.streamed:
-            return
+        if rule is None:
+            return limited
+        return (
+            _checked(rule, limited) if request.streamed else self._repaired(rule, conversation, request, rules, limited)
+        )
+
+    async def _repaired(
+        self, rule: Conformance, conversation: Conversation, request: TurnRequest, rules: ToolRules, source: Batches
+    ) -> Batches:
+        """Yield an answer that conforms; one that does not is first given one chance to be repaired."""
+        answer = await _whole(source)
         problem = answer.problem(rule)
-        if problem is None:
-            yield answer.events
-            return
-        correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
-        rules.intervened = True
-        repaired = _Answer()
-        async with aclosing(self._limited(conversation, rules, conversation.run([correction]), request)) as batches:
-            async for batch in batches:
-                repaired.add(batch)
-        problem = repaired.problem(rule)
-        usage = repaired.usage
-        yield repaired.events if problem is None else [*repaired.events[:-1], _rejected(problem, usage)]
+        if problem is not None:
+            correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
+            rules.intervened = True
+            answer = await _whole(self._limited(conversation, rules, conversation.run([correction]), request))
+            problem = answer.problem(rule)
+        yield answer.events if problem is None else [*answer.events[:-1], _rejected(problem, answer.usage)]
 
     async def _limited(
         self, conversation: Conversation, rules: ToolRules, source: Batches, request: TurnRequest
@@ -286,6 +273,24 @@ class _Answer:
         narrated = {e.item_id for e in self.events if isinstance(e, MessageStarted) and e.phase == NARRATION}
         spoken = (e.text for e in self.events if isinstance(e, TextDelta) and e.item_id not in narrated)
         return rule.problem("".join(spoken))
+
+
+async def _whole(source: Batches) -> _Answer:
+    answer = _Answer()
+    async with aclosing(source) as batches:
+        async for batch in batches:
+            answer.add(batch)
+    return answer
+
+
+async def _checked(rule: Conformance, source: Batches) -> Batches:
+    """Yield a streamed answer; what a client has read cannot be taken back, so one that does not conform has failed."""
+    answer = _Answer()
+    async with aclosing(source) as batches:
+        async for batch in batches:
+            answer.add(batch)
+            problem = answer.problem(rule)
+            yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
 
 
 def _is_models(item: Item) -> bool:

@@ -81,6 +81,10 @@ class TurnDecoder:
         """Return what a notification means."""
         if self.ended:
             return []
+        if isinstance(note, schema.AgentMessageDelta) and note.turn_id == self.turn_id:
+            # Nearly all of them, so it is asked first.
+            self._unreachable = 0
+            return self._text(note.item_id, note.delta)
         if isinstance(note, schema.TurnStarted):
             self.turn_id = note.turn.id
             return []
@@ -151,10 +155,12 @@ class TurnDecoder:
     def _text(self, item_id: str, text: str) -> list[ev.TurnEvent]:
         if not text:
             return []
-        message = self._messages.setdefault(item_id, _OpenMessage(None))
-        started = [] if message.pieces else [ev.MessageStarted(item_id, message.phase)]
+        message = self._messages.get(item_id)
+        if message is None:
+            message = self._messages[item_id] = _OpenMessage(None)
         message.pieces.append(text)
-        return [*started, ev.TextDelta(item_id, text)]
+        delta = ev.TextDelta(item_id, text)
+        return [delta] if len(message.pieces) > 1 else [ev.MessageStarted(item_id, message.phase), delta]
 
     def _thought(self, item_id: str, index: int, text: str, *, is_summary: bool) -> list[ev.TurnEvent]:
         if not text:
