@@ -277,6 +277,8 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
             access_log=False,
             lifespan="off",
             server_header=False,
+            # Nothing here depends on what a proxy says of its clients.
+            proxy_headers=False,
             timeout_graceful_shutdown=STOP_GRACE_S,
         )
     )

@@ -5,12 +5,14 @@ Both end in the same form. Secrets are removed by the name they are logged under
 local variables.
 """
 
+import json
 import logging
 import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
 
+import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -82,9 +84,18 @@ def _names_a_secret(name: str) -> bool:
 
 def _finish(as_json: bool) -> list[Processor]:
     if as_json:
-        return [redact, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        return [redact, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_as_json)]
     # The console's default traceback prints local variables, which hold prompts and keys.
     return [redact, structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _as_json(event: EventDict, **_: object) -> str:
+    """Return a line; the library that writes all other JSON takes a tenth of the standard one's time."""
+    try:
+        return msgspec.json.encode(event, enc_hook=repr).decode()
+    except (TypeError, ValueError):
+        # Half a character, a number too large, a key that is none: whatever was logged must be seen.
+        return json.dumps(event, default=repr)
 
 
 def _route_standard_logging(formatter: logging.Formatter, threshold: int) -> None:

@@ -239,7 +239,7 @@ async def test_the_end_of_the_pipe_fails_everybody_with_the_same_error() -> None
 
 
 @pytest.fixture
-def checked() -> Peer:
+async def checked() -> Peer:
     """Return a connection that holds what it sends against the pinned binary's schema."""
     return Peer(RpcCheck(pinned_schema()))
 

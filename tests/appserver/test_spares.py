@@ -10,13 +10,13 @@ import pytest
 from tests.support.gateway import running_bridge
 from turnbridge.appserver import spares as module
 from turnbridge.appserver.connection import CallRefused, Connection
-from turnbridge.appserver.spares import MOST_SPARES, SpareThreads
+from turnbridge.appserver.spares import MOST_SPARES, SpareThreads, ThreadKind
 from turnbridge.demo.replies import answer, message
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
 
-KIND: JsonObject = {"model": "m"}
+KIND = ThreadKind({"model": "m"})
 
 
 class Codex:
@@ -54,7 +54,7 @@ async def test_only_the_very_same_parameters_share_a_thread() -> None:
     for _ in range(2):
         await spares.take(KIND)
     spares.refill(KIND)
-    assert await spares.take({"model": "m", "baseInstructions": ""}) == "t3"
+    assert await spares.take(ThreadKind({"model": "m", "baseInstructions": ""})) == "t3"
     assert await spares.take(KIND) == "t4"
 
 
@@ -86,8 +86,8 @@ async def test_a_spare_that_codex_may_have_let_go_of_is_not_used(monkeypatch: py
 async def test_the_number_of_spares_is_bounded() -> None:
     spares = SpareThreads(Codex().connection)
     for number, _ in itertools.product(range(MOST_SPARES + 3), range(2)):
-        await spares.take({"model": str(number)})
-        spares.refill({"model": str(number)})
+        await spares.take(ThreadKind({"model": str(number)}))
+        spares.refill(ThreadKind({"model": str(number)}))
     assert len(spares) == MOST_SPARES
 
 

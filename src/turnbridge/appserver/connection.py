@@ -48,11 +48,12 @@ class CallRefused(InternalFault):
 class Inbox:
     """What Codex tells and asks about one thread, in order, in batches: all that one read of the pipe brought."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._notes: list[Note] = []
         self._unread = 0
         self._error: GatewayError | None = None
-        self._arrived = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None
         self.overflowed: Callable[[], None] = lambda: None
         """Called once if the notifications are not read; the thread's owner stops the turn."""
 
@@ -66,12 +67,12 @@ class Inbox:
             self.overflowed()
             return
         self._notes.append(note)
-        self._arrived.set()
+        self._wake()
 
     def fail(self, error: GatewayError) -> None:
         """End the inbox: its reader gets what is there, then the error."""
         self._error = error
-        self._arrived.set()
+        self._wake()
 
     @property
     def failed(self) -> bool:
@@ -84,13 +85,17 @@ class Inbox:
 
     async def batch(self) -> list[Note]:
         """Wait for notifications and return all that have arrived; raises once the connection has ended."""
-        await self._arrived.wait()
+        if not self._notes and self._error is None:
+            self._reader = self._loop.create_future()
+            await self._reader
         if not self._notes and self._error is not None:
             raise self._error
         notes, self._notes, self._unread = self._notes, [], 0
-        if self._error is None:
-            self._arrived.clear()
         return notes
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
 
 class Connection:
@@ -108,6 +113,8 @@ class Connection:
         older: Mapping[str, type[OlderNotification]] | None = None,
         call_timeout_s: float | None = None,
     ) -> None:
+        # Held, because to ask for it takes a system call.
+        self._loop = asyncio.get_running_loop()
         self._write = write
         self._call_timeout_s = call_timeout_s
         self._check = check
@@ -127,14 +134,14 @@ class Connection:
         """Ask Codex and return its answer; raises `CallRefused` with Codex's own words if it refuses."""
         answer = self.send(method, params)
         timeout_s = timeout_s or self._call_timeout_s or CALL_TIMEOUT_S
+        timer = self._loop.call_later(timeout_s, _too_late, answer, method, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                raw = await answer
-        except TimeoutError:
-            raise BackendUnavailable(f"Codex did not answer `{method}` within {timeout_s:g} seconds.") from None
+            raw = await answer
         except CallRefused as refused:
             log.warning("codex_call_refused", method=method, reason=refused.message)
             raise
+        finally:
+            timer.cancel()
         try:
             return msgspec.json.decode(raw, type=result)
         except msgspec.MsgspecError as error:
@@ -149,9 +156,8 @@ class Connection:
             raise self._ended
         self._check_request(method, params)
         request_id = next(self._ids)
-        answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[msgspec.Raw] = self._loop.create_future()
         self._calls[request_id] = answer
-        answer.add_done_callback(lambda _: self._calls.pop(request_id, None))
         self._write(jsonrpc.encode_request(request_id, method, params))
         return answer
 
@@ -173,7 +179,7 @@ class Connection:
 
     def subscribe(self, thread_id: str) -> Inbox:
         """Return the inbox of a thread; what arrives for a thread without one is dropped."""
-        inbox = self._inboxes[thread_id] = Inbox()
+        inbox = self._inboxes[thread_id] = Inbox(self._loop)
         if self._ended is not None:
             inbox.fail(self._ended)
         return inbox
@@ -200,10 +206,9 @@ class Connection:
     def end(self, error: GatewayError) -> None:
         """Fail everybody who waits, now and later."""
         self._ended = error
-        for answer in list(self._calls.values()):
-            if not answer.done():
-                answer.set_exception(error)
-                answer.exception()  # Retrieved here, since a call that was let go has nobody to do it.
+        for answer in self._calls.values():
+            _fail(answer, error)
+        self._calls.clear()
         for inbox in self._inboxes.values():
             inbox.fail(error)
 
@@ -227,12 +232,11 @@ class Connection:
             self._decline(message.id, message.method)
 
     def _answer(self, message: jsonrpc.Incoming) -> None:
-        answer = self._calls.get(message.id) if message.id is not None else None
+        answer = self._calls.pop(message.id, None) if message.id is not None else None
         if answer is None or answer.done():
             self.skipped["answer"] += 1
         elif message.error is not None:
-            answer.set_exception(CallRefused(message.error.message))
-            answer.exception()
+            _fail(answer, CallRefused(message.error.message))
         else:
             answer.set_result(message.result)
 
@@ -274,6 +278,16 @@ class Connection:
             self._write(jsonrpc.encode_result(request_id, DECLINES[method]))
         else:
             self._write(jsonrpc.encode_refusal(request_id, NOBODY))
+
+
+def _fail(answer: "asyncio.Future[msgspec.Raw]", error: GatewayError) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+        answer.exception()  # Retrieved here, since a call that was let go has nobody to do it.
+
+
+def _too_late(answer: "asyncio.Future[msgspec.Raw]", method: str, timeout_s: float) -> None:
+    _fail(answer, BackendUnavailable(f"Codex did not answer `{method}` within {timeout_s:g} seconds."))
 
 
 def _violation(sent: str, problem: str) -> str:

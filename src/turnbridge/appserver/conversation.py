@@ -12,6 +12,7 @@ import structlog
 
 from turnbridge.appserver.connection import CallRefused, Note
 from turnbridge.appserver.reaching import Reaching
+from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker
 from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
@@ -38,9 +39,9 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversation":
     """Start a thread of the current protocol (v2)."""
     names = ToolNames(tool.name for tool in request.tools)
-    params = thread_start_params(request, names, worker.rules)
-    conversation = CodexConversation(worker, await worker.spares.take(params), request, names)
-    conversation.answering = lambda: worker.spares.refill(params)
+    kind = ThreadKind(thread_start_params(request, names, worker.rules))
+    conversation = CodexConversation(worker, await worker.spares.take(kind), request, names)
+    conversation.answering = lambda: worker.spares.refill(kind)
     return conversation
 
 

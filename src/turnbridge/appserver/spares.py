@@ -24,50 +24,57 @@ MOST_KINDS = 256
 OLDEST_S = 600.0
 
 
+class ThreadKind:
+    """What a thread is started with."""
+
+    def __init__(self, params: JsonObject) -> None:
+        self.params = params
+        self.name = msgspec.json.encode(params)
+        """Two kinds are the same if this is."""
+
+
 class SpareThreads:
     """The spare threads of one app-server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._loop = asyncio.get_running_loop()
         self._kinds: OrderedDict[bytes, int] = OrderedDict()
         self._spares: OrderedDict[bytes, tuple[float, asyncio.Task[str | None]]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._spares)
 
-    async def take(self, params: JsonObject) -> str:
-        """Return the id of a thread with these parameters that nobody else has."""
-        kind = msgspec.json.encode(params)
-        self._kinds[kind] = self._kinds.get(kind, 0) + 1
-        self._kinds.move_to_end(kind)
+    async def take(self, kind: ThreadKind) -> str:
+        """Return the id of a thread of this kind that nobody else has."""
+        self._kinds[kind.name] = self._kinds.get(kind.name, 0) + 1
+        self._kinds.move_to_end(kind.name)
         if len(self._kinds) > MOST_KINDS:
             self._kinds.popitem(last=False)
-        started_at, spare = self._spares.pop(kind, (0.0, None))
-        if spare is not None and asyncio.get_running_loop().time() - started_at < OLDEST_S:
+        started_at, spare = self._spares.pop(kind.name, (0.0, None))
+        if spare is not None and self._loop.time() - started_at < OLDEST_S:
             thread_id = await asyncio.shield(spare)
             if thread_id is not None:
                 return thread_id
-        return await self._start(params)
+        return await self._start(kind)
 
-    def refill(self, params: JsonObject) -> None:
-        """Start a thread with these parameters if they come again and again and none is ready."""
-        kind = msgspec.json.encode(params)
-        if self._kinds.get(kind, 0) < 2 or kind in self._spares:
+    def refill(self, kind: ThreadKind) -> None:
+        """Start a thread of this kind if it is asked for again and again and none is ready."""
+        if self._kinds.get(kind.name, 0) < 2 or kind.name in self._spares:
             return
-        loop = asyncio.get_running_loop()
         # In a context of its own: it is not the doing of the request that happens to be served.
-        starting = loop.create_task(self._try_start(params), context=contextvars.Context())
-        self._spares[kind] = (loop.time(), starting)
+        starting = self._loop.create_task(self._try_start(kind), context=contextvars.Context())
+        self._spares[kind.name] = (self._loop.time(), starting)
         if len(self._spares) > MOST_SPARES:
             self._spares.popitem(last=False)
 
-    async def _start(self, params: JsonObject) -> str:
-        started = await self._connection.call("thread/start", params, schema.ThreadStartResult)
+    async def _start(self, kind: ThreadKind) -> str:
+        started = await self._connection.call("thread/start", kind.params, schema.ThreadStartResult)
         return started.thread.id
 
-    async def _try_start(self, params: JsonObject) -> str | None:
+    async def _try_start(self, kind: ThreadKind) -> str | None:
         """Start a thread that is not needed yet; whoever needs it will hear why it could not be."""
         try:
-            return await self._start(params)
+            return await self._start(kind)
         except GatewayError:
             return None

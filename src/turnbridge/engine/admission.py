@@ -57,13 +57,8 @@ class Admission:
     async def admitted(self, client: str, turns: int = 1) -> AsyncIterator[float]:
         """Wait until `turns` may run, yield the seconds that it took, and make room when they are over."""
         size = min(turns, self._rules.turns)
-        began = asyncio.get_running_loop().time()
         with self._share(client, turns):
-            try:
-                await self._enter(client, size)
-            finally:
-                waited_s = asyncio.get_running_loop().time() - began
-                self.waited_s += waited_s
+            waited_s = await self._enter(client, size)
             try:
                 yield waited_s
             finally:
@@ -108,19 +103,22 @@ class Admission:
             if not self._shares[client]:
                 del self._shares[client]
 
-    async def _enter(self, client: str, turns: int) -> None:
+    async def _enter(self, client: str, turns: int) -> float:
+        """Start these turns as soon as they may run; return how long that took."""
         if self._closed:
             raise _closing()
         if not self._queues and self.running + turns <= self._rules.turns:
             self._start(turns)
-            return
+            return 0.0
         if self.waiting >= self._rules.waiting:
             raise RateLimited(
                 f"{self.running} turns are running and {self.waiting} requests wait already. Try again later.",
                 code="queue_full",
                 retry_after=COME_BACK_S,
             )
-        waiting = _Waiting(turns, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        waiting = _Waiting(turns, loop.create_future())
         self._queues.setdefault(client, deque()).append(waiting)
         try:
             async with asyncio.timeout(self._rules.patience_s):
@@ -134,6 +132,10 @@ class Admission:
                     retry_after=COME_BACK_S,
                 ) from None
             raise
+        finally:
+            waited_s = loop.time() - began
+            self.waited_s += waited_s
+        return waited_s
 
     def _leave(self, client: str, waiting: _Waiting) -> None:
         """Give up a place: in the queue, or among the running if it was let in at the very moment that it left."""

@@ -16,7 +16,7 @@ from turnbridge.turn.items import JsonObject, Message
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.web.access_log import context_of
-from turnbridge.web.auth import client_of
+from turnbridge.web.auth import client_of, header_value
 from turnbridge.web.background import BackgroundRuns
 from turnbridge.web.ingress import read_body
 from turnbridge.web.output_mode import MODE_HEADER, CallsInText, OutputMode, Runner, output_mode
@@ -34,7 +34,7 @@ MODEL_HEADER = "x-turnbridge-model"
 # Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
 FIDELITY_HEADER = "x-turnbridge-fidelity"
 IGNORED_HEADER = "x-turnbridge-ignored"
-NO_KEEPALIVE = "x-no-keepalive"
+NO_KEEPALIVE = b"x-no-keepalive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,8 @@ class Generation:
 
     def _timing(self, request: Request) -> Timing:
         """Return when to send signs of life; a client that cannot bear them says so."""
-        if request.headers.get(NO_KEEPALIVE) == "1" or request.query_params.get("no_keepalive") == "1":
+        in_header = header_value(request.scope, NO_KEEPALIVE) == b"1"
+        if in_header or (request.scope["query_string"] and request.query_params.get("no_keepalive") == "1"):
             return replace(self._rules.timing, keepalive_s=None)
         return self._rules.timing
 
