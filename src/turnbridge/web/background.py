@@ -24,7 +24,7 @@ from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import context_of
-from turnbridge.web.leaving import WhileThere
+from turnbridge.web.leaving import Client
 from turnbridge.web.output_mode import Runner
 from turnbridge.web.state import Past, State, record_of
 from turnbridge.web.turns import STREAM_HEADERS
@@ -276,8 +276,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the frames until they end or the client leaves."""
         context_of(scope).stream = True
-        async with WhileThere(receive):
-            await self._send(send)
+        await Client(receive).served(self._send(send))
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})

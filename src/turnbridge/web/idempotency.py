@@ -17,7 +17,7 @@ from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.auth import client_of, header_value
 from turnbridge.web.ingress import read_body
-from turnbridge.web.leaving import WhileThere
+from turnbridge.web.leaving import Client
 
 KEY_HEADER = "Idempotency-Key"
 REPEAT_HEADER = "x-turnbridge-idempotent"
@@ -283,8 +283,7 @@ class AnswerOnce:
         """Send what is recorded and what comes, until the end or until the client leaves."""
         reader = recording.enter()
         try:
-            async with WhileThere(receive):
-                await recording.play(reader, send)
+            await Client(receive).served(recording.play(reader, send))
         finally:
             if recording.leave(reader):
                 self._answers.forget(recording)

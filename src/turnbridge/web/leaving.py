@@ -1,51 +1,62 @@
 """Clients that leave before their answer is whole."""
 
 import asyncio
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from collections.abc import Coroutine
 
 from starlette.types import Receive
 
 
-class WhileThere:
-    """A block that ends when the client leaves, whatever it waits for; it ends quietly, as if it were done.
+class Client:
+    """Whoever waits for the answer to a request."""
 
-    The answer stays in the request's own task: one task listens beside it, and ends it as `asyncio.timeout` would.
-    """
-
-    def __init__(self, receive: Receive, *, answered: Callable[[], bool] = lambda: False) -> None:
-        """`answered` tells whether the answer is whole: servers then report that the client has gone, too."""
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._answered = answered
-        self._left = False
-
-    async def __aenter__(self) -> Self:
-        """Begin to listen."""
-        task = asyncio.current_task()
-        if task is None:
-            raise AssertionError("Requests are answered in a task.")
-        self._task, self._cancelled_before = task, task.cancelling()
-        self._listening = asyncio.ensure_future(self._listen())
-        return self
+        self._answering: asyncio.Task[None] | None = None
 
     def leave(self) -> None:
         """Give the client up."""
-        if not self._left:
-            self._left = True
-            self._task.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        """Stop listening; a cancellation goes on unless it was for the client's leaving."""
-        self._listening.cancel()
-        if not self._left:
-            return False
-        return self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError
+    async def served(self, answer: Coroutine[None, None, None]) -> None:
+        """Answer the client, and raise what the answer raises; if the client leaves first, the answer ends there.
 
-    async def _listen(self) -> None:
+        The answer has a task of its own, while this one listens: every delta resumes the whole stack of its task, and
+        around a request there is a deep one.
+        """
+        listening = asyncio.current_task()
+        if listening is None:
+            raise AssertionError("Requests are served in a task.")
+        cancelled_before = listening.cancelling()
+        self._answering = answering = asyncio.ensure_future(answer)
+        over = _Over(listening)
+        answering.add_done_callback(over)
+        try:
+            await self._gone()
+        except asyncio.CancelledError:
+            if not over.told or listening.uncancel() > cancelled_before:
+                raise
+        finally:
+            over.awaited = False
+            answering.cancel()
+            await asyncio.wait((answering,))
+        if not answering.cancelled():
+            answering.result()
+
+    async def _gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        if not self._answered():
-            self.leave()
+
+
+class _Over:
+    """Tells the task that listens to the client that there is nothing to wait for any more."""
+
+    def __init__(self, listening: "asyncio.Task[None]") -> None:
+        self._listening = listening
+        self.awaited = True
+        self.told = False
+
+    def __call__(self, _: object) -> None:
+        if self.awaited:
+            self.told = True
+            self._listening.cancel()

@@ -17,7 +17,7 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.later import Later
-from turnbridge.web.leaving import WhileThere
+from turnbridge.web.leaving import Client
 from turnbridge.web.output_mode import Runner
 from turnbridge.wire import sse
 
@@ -123,10 +123,10 @@ class TurnResponse:
         context = context_of(scope)
         context.stream = self._streamed
         outlet = _Outlet(send)
+        client = Client(receive)
         try:
-            async with WhileThere(receive, answered=lambda: outlet.ended) as client:
-                with Later(self._timing.whole_s, partial(_leave_if_stalled, client, outlet)):
-                    await self._answer(context, outlet)
+            with Later(self._timing.whole_s, partial(_leave_if_stalled, client, outlet)):
+                await client.served(self._answer(context, outlet))
         finally:
             _count(context, self._writer)
             context.served_by = self._served.thread
@@ -285,7 +285,6 @@ class _Outlet:
         self.busy = False
         """Whether the client is yet to take something."""
         self.started = False
-        self.ended = False
 
     async def start(self, headers: Mapping[str, str]) -> None:
         """Send the headers, unless they have gone."""
@@ -307,7 +306,6 @@ class _Outlet:
         """Send the rest."""
         self.busy = True
         await self._send({"type": "http.response.body", "body": data})
-        self.ended = True
         self.busy = False
 
     def silent_for(self) -> float:
@@ -315,7 +313,7 @@ class _Outlet:
         return 0.0 if self.busy else self._loop.time() - self._said_at
 
 
-async def _leave_if_stalled(client: WhileThere, outlet: _Outlet) -> None:
+async def _leave_if_stalled(client: Client, outlet: _Outlet) -> None:
     """Give up a client that takes nothing any more, and has had all the time that a turn may have."""
     while True:
         if outlet.busy:

@@ -33,7 +33,7 @@ class ChatWriter:
         return b"".join(map(sse.data_frame, self._encoder.opening()))
 
     def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:
-        return b"".join(self._frame(index, event) for event in events)
+        return b"".join([self._frame(index, event) for event in events])
 
     def _frame(self, index: int, event: TurnEvent) -> bytes:
         if not isinstance(event, TextDelta):
