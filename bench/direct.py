@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import codex_cli_bin
 
 from bench.client import MODEL, TIMEOUT_S, Timed
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
-from turnbridge.turn.items import Message, TextPart
+from turnbridge.turn.items import Item, Message, Role, TextPart
 from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, turn_start_params
@@ -22,22 +22,33 @@ class Direct:
 
     def __init__(self, worker: Worker, text: str) -> None:
         self._connection = worker.connection
-        self._request = TurnRequest(model=MODEL, items=(Message(role="user", parts=(TextPart(text=text),)),))
+        self._request = TurnRequest(model=MODEL, items=(said("user", text),))
         self._names = ToolNames(())
 
     async def ask(self) -> Timed:
         """Run a turn in a thread of its own."""
-        async with asyncio.timeout(TIMEOUT_S):
-            return await self._turn()
-
-    async def _turn(self) -> Timed:
         began = time.perf_counter()
-        request, names, connection = self._request, self._names, self._connection
-        started = await connection.call("thread/start", thread_start_params(request, names), schema.ThreadStartResult)
-        thread = started.thread.id
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self._turn(await self._start(), self._request.items, began)
+
+    async def continued(self, history: Sequence[Message]) -> AsyncIterator[Timed]:
+        """Run turns in one thread, the first of them after a history; each is asked the same."""
+        thread = await self._start()
+        shown: Sequence[Item] = (*history, *self._request.items)
+        while True:
+            async with asyncio.timeout(TIMEOUT_S):
+                yield await self._turn(thread, shown, time.perf_counter())
+            shown = self._request.items
+
+    async def _start(self) -> str:
+        params = thread_start_params(self._request, self._names)
+        return (await self._connection.call("thread/start", params, schema.ThreadStartResult)).thread.id
+
+    async def _turn(self, thread: str, items: Sequence[Item], began: float) -> Timed:
+        connection = self._connection
         inbox = connection.subscribe(thread)
-        await connection.call("thread/inject_items", inject_items_params(thread, request.items, names), dict)
-        connection.send("turn/start", turn_start_params(thread, request))
+        await connection.call("thread/inject_items", inject_items_params(thread, items, self._names), dict)
+        connection.send("turn/start", turn_start_params(thread, self._request))
         first, deltas = 0.0, 0
         while True:
             for note in await inbox.batch():
@@ -47,6 +58,11 @@ class Direct:
                 if isinstance(note, schema.TurnCompleted):
                     connection.unsubscribe(thread)
                     return Timed(first, time.perf_counter() - began, deltas, b"")
+
+
+def said(role: Role, text: str) -> Message:
+    """Return a message of one text."""
+    return Message(role=role, parts=(TextPart(text=text),))
 
 
 @contextlib.asynccontextmanager

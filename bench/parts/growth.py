@@ -11,10 +11,12 @@ from typing import TypeAlias
 
 from bench.client import Client, RequestFailed, Timed, pieces
 from bench.curves import Curve, curve_lines
+from bench.direct import Direct, app_server, said
 from bench.parts.stored import stored_curve
 from bench.processes import cpu_seconds, gateway, module, scripted_codex
 from bench.report import Section
 from soak.gateway import API_KEY, GatewayProcess
+from turnbridge.turn.items import Message
 
 TITLE = "Growth"
 HISTORIES = (1, 10, 100, 500, 1000, 2000)
@@ -59,8 +61,9 @@ async def run(directory: Path, *, quick: bool) -> Section:
     async with (
         module("bench.model") as (model, _),
         gateway(directory / "whole", f"{model}/v1", WORKER_COUNT=1) as running,
+        app_server(f"{model}/v1", directory / "direct") as worker,
     ):
-        whole = await _turns(running, turns)
+        whole = await _turns(running, Direct(worker, ASK), turns)
     return Section(
         title=TITLE,
         lines=[
@@ -156,20 +159,28 @@ async def _streams(running: GatewayProcess, requests: int) -> Curve:
     return curve
 
 
-async def _turns(running: GatewayProcess, turns: int) -> list[Curve]:
+async def _turns(running: GatewayProcess, direct: Direct, turns: int) -> list[Curve]:
     replayed = Curve("first text after so many messages, replayed", "ms", None)
     warm = Curve("first text after so many messages, warm", "ms", FLAT)
+    alone = Curve("first text after so many messages, in a thread of Codex driven directly", "ms", None)
     chatter = Chatter(running)
     for size in HISTORIES:
-        told, kept = [], []
-        going_on = chatter.warm(size)
+        going_on, thread = chatter.warm(size), direct.continued(_messages(chatter.history(size)[:-1]))
+        sides: dict[Curve, Callable[[], Awaitable[Timed]]] = {
+            replayed: partial(chatter.replayed, size),
+            warm: going_on.__anext__,
+            alone: thread.__anext__,
+        }
         await anext(going_on)
-        for _ in range(turns):
-            told.append((await chatter.replayed(size)).first)
-            kept.append((await anext(going_on)).first)
-        replayed.add(size, statistics.median(told) * 1000)
-        warm.add(size, statistics.median(kept) * 1000)
-    return [replayed, warm]
+        await anext(thread)
+        firsts = [[(await ask()).first for ask in sides.values()] for _ in range(turns)]
+        for curve, of_side in zip(sides, zip(*firsts, strict=True), strict=True):
+            curve.add(size, statistics.median(of_side) * 1000)
+    return [replayed, warm, alone]
+
+
+def _messages(history: History) -> list[Message]:
+    return [said("assistant" if message["role"] == "assistant" else "user", message["content"]) for message in history]
 
 
 async def _cost_ms(running: GatewayProcess, requests: int, ask: Callable[[], Awaitable[Timed]]) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedConversation
-from turnbridge.engine.warm_threads import WarmRules, WarmThreads
+from turnbridge.engine.warm_threads import Told, WarmRules, WarmThreads
 from turnbridge.turn.items import Message, TextPart
 from turnbridge.turn.request import TurnRequest
 
@@ -32,7 +32,7 @@ def kept_after(rules: WarmRules, texts: Sequence[str]) -> tuple[list[bool], int]
     """Return which of these histories still have their thread, and how many threads are held."""
     warm, threads = WarmThreads(rules), [Thread() for _ in texts]
     for text, thread in zip(texts, threads, strict=True):
-        warm.keep(said(text), (), thread)
+        warm.keep(Told(said(text)), (), thread)
     found = [not thread.given_up.is_set() for thread in threads], len(warm)
     warm.close()
     assert all(thread.given_up.is_set() for thread in threads)
@@ -59,7 +59,7 @@ async def test_the_oldest_makes_room(most: int, characters: int, texts: list[str
 
 async def test_a_thread_is_given_up_when_its_time_is_over() -> None:
     warm, thread = WarmThreads(WarmRules(most=9, ttl_s=0.01, most_characters=1000)), Thread()
-    warm.keep(said("a"), (), thread)
+    warm.keep(Told(said("a")), (), thread)
     async with asyncio.timeout(5):
         await thread.given_up.wait()
     assert len(warm) == 0

@@ -155,6 +155,8 @@ class OpenCalls:
     def restored(self, request: TurnRequest) -> tuple[Item, ...]:
         """Return a history with the model's own words in the place of the client's account of them."""
         items = request.items
+        if not any(isinstance(item, FunctionCall) and self.knows(request.client, item.call_id) for item in items):
+            return items
         result: list[Item] = []
         position = 0
         while position < len(items):

@@ -14,7 +14,7 @@ from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenize
 from turnbridge.engine.timing import TimedConversation, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
-from turnbridge.engine.warm_threads import WarmThreads
+from turnbridge.engine.warm_threads import Told, WarmThreads
 from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected
 from turnbridge.turn.events import (
     CallsAwaited,
@@ -102,12 +102,13 @@ class TurnRunner:
         conversation: TimedConversation | None = None
         kept = False
         try:
-            conversation, source = await self._begin(request, served)
+            told = Told(request)
+            conversation, source = await self._begin(told, served)
             rules = ToolRules(conversation, request)
             async with aclosing(self._shaped(conversation, request, rules, source)) as batches:
                 async for batch in batches:
                     # Before the client hears the end: its next request may come at once.
-                    kept = self._keep(conversation.inner, request, rules, batch[-1])
+                    kept = self._keep(conversation.inner, told, rules, batch[-1])
                     yield batch
         except BackendLost as error:
             yield [TurnFailed(error)]
@@ -115,13 +116,14 @@ class TurnRunner:
             if conversation is not None and not kept:
                 conversation.close()
 
-    async def _begin(self, request: TurnRequest, served: Served) -> tuple[TimedConversation, Batches]:
-        """Return the answer to come: of the turn or thread that this request continues, or of one that replays it."""
+    async def _begin(self, told: Told, served: Served) -> tuple[TimedConversation, Batches]:
+        """Return the answer to come: of the turn or thread that a request continues, or of one that replays it."""
+        request = told.request
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
             parked = self._watch.over(claim.conversation)
             return parked, parked.resume(claim.outputs)
-        if (warm := self._warm.take(request)) is not None:
+        if (warm := self._warm.take(told)) is not None:
             served.thread = "warm"
             kept = self._watch.over(warm.conversation)
             return kept, kept.run(warm.rest, request)
@@ -144,8 +146,9 @@ class TurnRunner:
             return replace(request, summary=None)
         return request if await self._backend.serves_otherwise(request, failed.error) else None
 
-    def _keep(self, conversation: Conversation, request: TurnRequest, rules: ToolRules, ending: TurnEvent) -> bool:
+    def _keep(self, conversation: Conversation, told: Told, rules: ToolRules, ending: TurnEvent) -> bool:
         """Keep a conversation that waits for its client, or that its client may go on with."""
+        request = told.request
         if isinstance(ending, CallsAwaited) and rules.leg is not None:
             if ending.usage.estimated or not request.awaits_outputs or not conversation.alive:
                 # After an answer that broke off, the turn would only fail, and a replay does not. Nor does every Codex
@@ -156,7 +159,7 @@ class TurnRunner:
             return True
         whole = isinstance(ending, TurnCompleted) and not ending.usage.estimated
         if whole and not rules.intervened and conversation.alive:
-            self._warm.keep(request, rules.said, conversation)
+            self._warm.keep(told, rules.said, conversation)
             return True
         return False
 

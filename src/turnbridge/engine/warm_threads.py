@@ -7,11 +7,13 @@ used.
 """
 
 import asyncio
+import functools
 import itertools
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from turnbridge.engine.ports import Conversation
@@ -22,11 +24,13 @@ from turnbridge.turn.items import (
     FunctionCallOutput,
     Item,
     Message,
+    Part,
     RawItem,
     Reasoning,
     TextPart,
 )
 from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
 
 Entry: TypeAlias = tuple[object, ...]
 
@@ -43,7 +47,7 @@ class WarmRules:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
     settings: TurnRequest
-    entries: tuple[Entry, ...]
+    entries: list[Entry]
     size: int
     conversation: Conversation
     expiry: asyncio.TimerHandle
@@ -57,6 +61,50 @@ class WarmThread:
     rest: tuple[Item, ...]
 
 
+class Told:
+    """A conversation as its client tells it, read once: before the turn to find a thread, and after it to keep one."""
+
+    def __init__(self, request: TurnRequest) -> None:
+        self.request = request
+
+    @cached_property
+    def lasting(self) -> TurnRequest:
+        """Return what has to be the same in a thread that goes on."""
+        return self.request.lasting()
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Return what was said."""
+        return [entry for entry, _ in self._counted]
+
+    @cached_property
+    def hashes(self) -> list[int]:
+        """Return the hash of the conversation after each of its entries."""
+        request = self.request
+        # The same words under other settings are another conversation; all are compared before a thread is used.
+        names = (tool.name for tool in request.tools)
+        kind = (request.client, request.model, request.instructions, request.effort, *names)
+        return list(itertools.accumulate(self.entries, _rolled, initial=hash(kind)))[1:]
+
+    def rest(self, entries: int) -> tuple[Item, ...]:
+        """Return the items after so many entries."""
+        return self.request.items[self._counted[entries - 1][1] :]
+
+    def after(self, said: Sequence[Item]) -> tuple[int, list[Entry]]:
+        """Return the conversation with what the model said then: its hash, and its entries."""
+        items = self.request.items
+        if not items or _is_models(items[-1]):
+            # What the model says then belongs to the last entry.
+            whole = Told(replace(self.request, items=(*items, *said)))
+            return whole.hashes[-1], whole.entries
+        new = [entry for entry, _ in _entries(said)]
+        return functools.reduce(_rolled, new, self.hashes[-1]), [*self.entries, *new]
+
+    @cached_property
+    def _counted(self) -> list[tuple[Entry, int]]:
+        return list(_entries(self.request.items))
+
+
 class WarmThreads:
     """The threads that could go on."""
 
@@ -68,35 +116,33 @@ class WarmThreads:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, request: TurnRequest, said: Sequence[Item], conversation: Conversation) -> None:
-        """Keep a thread that holds the request's items and what the model said; the oldest make room."""
-        entries = tuple(entry for entry, _ in _entries((*request.items, *said)))
-        key = _hashes(request, entries)[-1]
+    def keep(self, told: Told, said: Sequence[Item], conversation: Conversation) -> None:
+        """Keep a thread that holds what was told and what the model said then; the oldest make room."""
+        key, entries = told.after(said)
         if key in self._kept:
             self._drop(key)
         expiry = asyncio.get_running_loop().call_later(self._rules.ttl_s, self._drop, key)
         size = sum(len(part) for entry in entries for part in entry if isinstance(part, str))
         self._kept[key] = _Kept(
-            settings=request.lasting(), entries=entries, size=size, conversation=conversation, expiry=expiry
+            settings=told.lasting, entries=entries, size=size, conversation=conversation, expiry=expiry
         )
         self._characters += size
         while len(self._kept) > self._rules.most or self._characters > self._rules.most_characters:
             self._drop(next(iter(self._kept)))
 
-    def take(self, request: TurnRequest) -> WarmThread | None:
-        """Return the thread that this request continues, for this request alone."""
+    def take(self, told: Told) -> WarmThread | None:
+        """Return the thread that a request continues, for this request alone."""
         if not self._kept:
             return None
-        told = list(_entries(request.items))
-        entries = tuple(entry for entry, _ in told)
         # The longest history first; a request that adds nothing does not continue anything.
-        for length, key in reversed(list(enumerate(_hashes(request, entries[:-1]), start=1))):
+        for length in range(len(told.entries) - 1, 0, -1):
+            key = told.hashes[length - 1]
             kept = self._kept.get(key)
-            if kept is None or kept.settings != request.lasting() or kept.entries != entries[:length]:
+            if kept is None or kept.settings != told.lasting or kept.entries != told.entries[:length]:
                 continue
             self._forget(key)
             if kept.conversation.alive:
-                return WarmThread(conversation=kept.conversation, rest=request.items[told[length - 1][1] :])
+                return WarmThread(conversation=kept.conversation, rest=told.rest(length))
             kept.conversation.close()
         return None
 
@@ -115,7 +161,7 @@ class WarmThreads:
         return kept
 
 
-def _entries(items: Iterable[Item]) -> Iterator[tuple[Entry, int]]:
+def _entries(items: Sequence[Item]) -> Iterator[tuple[Entry, int]]:
     """Yield a conversation as every client tells it, each entry with the number of items that it takes up to its end.
 
     What the model said between two other items is one entry: its answer and its calls. Thoughts, searches and narration
@@ -123,30 +169,38 @@ def _entries(items: Iterable[Item]) -> Iterator[tuple[Entry, int]]:
     """
     texts: list[str] = []
     calls: list[Entry] = []
-    count = 0
-    for item in items:
+    for count, item in enumerate(items):
         if isinstance(item, Message) and item.role == "assistant":
             if item.phase != NARRATION:
-                texts.append("".join(part.text for part in item.parts if isinstance(part, TextPart)))
+                texts.append(_text(item.parts))
         elif isinstance(item, FunctionCall):
             calls.append((item.call_id, item.name, _canonical(item.arguments)))
-        elif not isinstance(item, Reasoning) and not _is_search(item):
+        elif not _is_models(item):
             if texts or calls:
                 yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), count
                 texts, calls = [], []
             yield _entry(item), count + 1
-        count += 1
     if texts or calls:
-        yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), count
+        yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), len(items)
 
 
-def _is_search(item: Item) -> bool:
-    return isinstance(item, RawItem) and item.item.get("type") == "web_search_call"
+def _is_models(item: Item) -> bool:
+    match item:
+        case Message():
+            return item.role == "assistant"
+        case RawItem():
+            return item.item.get("type") == "web_search_call"
+        case _:
+            return isinstance(item, FunctionCall | Reasoning)
+
+
+def _text(parts: tuple[Part, ...]) -> str:
+    return "".join([part.text for part in parts if isinstance(part, TextPart)])
 
 
 def _entry(item: Item) -> Entry:
     if isinstance(item, Message):
-        return (item.role, *(part.text if isinstance(part, TextPart) else part for part in item.parts))
+        return (item.role, *[part.text if isinstance(part, TextPart) else part for part in item.parts])
     if isinstance(item, FunctionCallOutput):
         return ("output", item.custom, item.call_id, item.output)
     return ("item", repr(item))
@@ -154,13 +208,6 @@ def _entry(item: Item) -> Entry:
 
 def _rolled(before: int, entry: Entry) -> int:
     return hash((before, entry))
-
-
-def _hashes(request: TurnRequest, entries: Iterable[Entry]) -> list[int]:
-    """Return the hash of the conversation after each of its entries."""
-    # The same words under other settings are another conversation; all settings are compared before a thread is used.
-    kind = (request.client, request.model, request.instructions, request.effort, *(tool.name for tool in request.tools))
-    return list(itertools.accumulate(entries, _rolled, initial=hash(kind)))[1:]
 
 
 def _canonical(arguments: str) -> str:

@@ -159,8 +159,10 @@ class Generation:
 
     def _without_system_prompt(self, turn: TurnRequest) -> TurnRequest:
         """Leave the client's system prompt out, and say so, if the operator wants that."""
+        if not self._rules.ignore_system_prompt:
+            return turn
         kept = tuple(item for item in turn.items if not isinstance(item, Message) or item.role != "developer")
-        if not self._rules.ignore_system_prompt or kept == turn.items:
+        if kept == turn.items:
             return turn
         return replace(turn, items=kept, ignored=(*turn.ignored, "messages (system)"))
 

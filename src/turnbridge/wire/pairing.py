@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, RawItem
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, RawItem
 
 FUNCTION = "function call"
 CUSTOM = "custom tool call"
@@ -13,6 +13,8 @@ def check_pairs(items: Sequence[Item], *, param: str) -> None:
     """Refuse an output without its call, and a call without its output."""
     waiting: dict[tuple[str, str], None] = {}
     for item in items:
+        if isinstance(item, Message):
+            continue
         match item:
             case FunctionCall(call_id=call_id):
                 waiting[FUNCTION, call_id] = None
