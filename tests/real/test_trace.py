@@ -52,7 +52,7 @@ async def traced_gateway(tmp_path_factory: pytest.TempPathFactory, anyio_backend
 
 
 @pytest.fixture
-def traced(traced_gateway: Traced) -> Traced:
+async def traced(traced_gateway: Traced) -> Traced:
     """Return the gateway without threads that were started ahead, so that each request starts its own."""
     for worker in traced_gateway.bridge.gateway.pool.workers:
         worker.spares = SpareThreads(worker.connection)

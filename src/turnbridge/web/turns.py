@@ -175,12 +175,13 @@ class TurnResponse:
         """Hold the headers back until the turn has said something, so that a failure before it is an HTTP status."""
         last = b""
         async with aclosing(self._events) as source:
-            with Later(self._timing.hold_s, partial(self._open, outlet)) as opening:
+            with Later(self._timing.hold_s, partial(self._open, outlet)) as early:
                 held = await _until_output(source)
-                await opening.settled()
+                await early.settled()
             if not outlet.started:
                 _refuse_if_failed(held)
-            await self._open(outlet, b"".join([self._frames(context, batch) for batch in held]))
+            opening = await self._begin(outlet)
+            await outlet.write(opening + b"".join([self._frames(context, batch) for batch in held]))
             if self._writer.failure is None:
                 async for batch in source:
                     frames = self._frames(context, batch)
@@ -195,12 +196,16 @@ class TurnResponse:
             await self._finish()
         await outlet.end(last + self._writer.closing())
 
-    async def _open(self, outlet: "_Outlet", frames: bytes = b"") -> None:
-        """Send the headers and what comes before any output, unless that has been done; then these frames."""
-        if not outlet.started:
-            await outlet.start({**STREAM_HEADERS, **self._headers, THREAD_HEADER: self._served.thread})
-            frames = self._writer.opening() + frames
-        await outlet.write(frames)
+    async def _begin(self, outlet: "_Outlet") -> bytes:
+        """Send the headers, and return the frames that come before any output; nothing, if that has been done."""
+        if outlet.started:
+            return b""
+        await outlet.start({**STREAM_HEADERS, **self._headers, THREAD_HEADER: self._served.thread})
+        return self._writer.opening()
+
+    async def _open(self, outlet: "_Outlet") -> None:
+        """Begin before there is any output."""
+        await outlet.write(await self._begin(outlet))
 
     def _frames(self, context: RequestContext, batch: ChoiceBatch) -> bytes:
         index, events = batch
