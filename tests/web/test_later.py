@@ -1,0 +1,73 @@
+"""Work beside a block: begun after a while, given up with the block, or waited for."""
+
+import asyncio
+
+import pytest
+
+from turnbridge.web.later import Later
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = 0.001
+LONG_S = 60.0
+
+
+class Work:
+    """Something to do that takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.ended_as = ""
+
+    async def run(self) -> None:
+        self.begun.set()
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.ended_as = "cancelled"
+            raise
+        self.ended_as = "whole"
+
+
+@pytest.mark.parametrize("delay_s", [LONG_S, None])
+async def test_a_block_that_is_over_before_begins_nothing(delay_s: float | None) -> None:
+    work = Work()
+    with Later(delay_s, work.run) as later:
+        await asyncio.sleep(SOON_S)
+        await later.settled()
+    assert not work.begun.is_set()
+
+
+async def test_what_has_begun_ends_with_the_block() -> None:
+    work = Work()
+    with Later(SOON_S, work.run):
+        await work.begun.wait()
+    await asyncio.sleep(0)
+    assert work.ended_as == "cancelled"
+
+
+async def test_what_has_begun_can_be_waited_for() -> None:
+    work = Work()
+    with Later(SOON_S, work.run) as later:
+        await work.begun.wait()
+        asyncio.get_running_loop().call_later(SOON_S, work.may_end.set)
+        await later.settled()
+        assert work.ended_as == "whole"
+
+
+async def test_a_block_that_is_cancelled_while_it_waits_ends_what_has_begun() -> None:
+    work = Work()
+
+    async def block() -> None:
+        with Later(SOON_S, work.run) as later:
+            await work.begun.wait()
+            await later.settled()
+
+    blocked = asyncio.ensure_future(block())
+    await work.begun.wait()
+    await asyncio.sleep(0)
+    blocked.cancel()
+    await asyncio.wait((blocked,))
+    assert blocked.cancelled()
+    assert work.ended_as == "cancelled"

@@ -1,0 +1,173 @@
+"""How an answer leaves: headers with the first output or after a while, frames as they come, the end with the last."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from itertools import pairwise
+
+import pytest
+from starlette.types import Message as AsgiMessage
+
+from tests.wire.responses.test_encode import MODEL
+from turnbridge.engine.turns import Served
+from turnbridge.turn.errors import UpstreamFailed
+from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.request import TurnRequest
+from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
+from turnbridge.web.turns import Timing, TurnResponse
+from turnbridge.web.writers import ResponsesWriter
+from turnbridge.wire.responses import decode
+from turnbridge.wire.responses.encode import ResponseEncoder
+
+pytestmark = pytest.mark.anyio
+
+DECODED = decode.decode({"model": "m", "input": "Hi", "stream": True})
+NEVER_S = 60.0
+HELD, PROMPT = Timing(hold_s=NEVER_S, keepalive_s=None, whole_s=NEVER_S), Timing(hold_s=0, keepalive_s=None, whole_s=9)
+
+STARTED: list[TurnEvent] = [MessageStarted("m1", None)]
+FIRST: list[TurnEvent] = [TextDelta("m1", "Hel")]
+REST: list[TurnEvent] = [TextDelta("m1", "lo"), MessageDone("m1", None, "Hello")]
+END: list[TurnEvent] = [TurnCompleted(Usage())]
+FAILED: list[TurnEvent] = [TurnFailed(UpstreamFailed("The provider broke."))]
+
+
+class Turn:
+    """A turn that says what it is told to, when it is told to."""
+
+    def __init__(self) -> None:
+        self._batches: asyncio.Queue[Sequence[TurnEvent]] = asyncio.Queue()
+
+    def says(self, *batches: Sequence[TurnEvent]) -> None:
+        for batch in batches:
+            self._batches.put_nowait(batch)
+
+    async def run(
+        self, request: TurnRequest, served: Served | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        del request, served
+        while True:
+            batch = await self._batches.get()
+            yield batch
+            if isinstance(batch[-1], TurnCompleted | TurnFailed):
+                return
+
+
+class Stream:
+    """A streamed answer, and what a server was given of it so far."""
+
+    def __init__(self, timing: Timing, *, stored: bool = False) -> None:
+        self.turn = Turn()
+        self.sent: list[AsgiMessage] = []
+        self.may_be_kept = asyncio.Event()
+        encoder = ResponseEncoder(DECODED, MODEL, response_id="resp_1", created_at=1)
+        self._response = TurnResponse(
+            self.turn,
+            DECODED.turn,
+            ResponsesWriter(encoder, lambda: 1),
+            admission=_at_once(),
+            timing=timing,
+            headers={},
+            finish=self._keep if stored else None,
+        )
+
+    async def serve(self) -> None:
+        """Answer."""
+        context = RequestContext(request_id="r", method="POST", route="/", clock=lambda: 0.0, started_at=0.0)
+        await self._response({CONTEXT_KEY: context}, self._receive, self._send)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Return the writes after the headers."""
+        return [message["body"] for message in self.sent if message["type"] == "http.response.body"]
+
+    async def settled(self) -> None:
+        """Let everything happen that can."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def _keep(self) -> None:
+        await self.may_be_kept.wait()
+
+    async def _send(self, message: AsgiMessage) -> None:
+        self.sent.append(message)
+
+    async def _receive(self) -> AsgiMessage:
+        await asyncio.Event().wait()
+        raise AssertionError("Nobody leaves here.")
+
+
+@contextlib.asynccontextmanager
+async def _at_once() -> AsyncIterator[float]:
+    yield 0.0
+
+
+def numbers(bodies: Sequence[bytes]) -> list[int]:
+    """Return the sequence numbers in the order in which they were sent."""
+    pieces = b"".join(bodies).split(b'"sequence_number":')[1:]
+    return [int(piece.split(b",")[0].split(b"}")[0]) for piece in pieces]
+
+
+@pytest.mark.parametrize("timing", [HELD, PROMPT], ids=["held", "prompt"])
+async def test_what_opens_a_stream_comes_before_its_output_whenever_it_is_sent(timing: Timing) -> None:
+    stream = Stream(timing)
+    serving = asyncio.ensure_future(stream.serve())
+    await stream.settled()
+    assert [message["type"] for message in stream.sent] == (
+        [] if timing is HELD else ["http.response.start", "http.response.body"]
+    )
+    stream.turn.says([*STARTED, *FIRST], REST, END)
+    await serving
+    assert b"response.created" in stream.bodies[0]
+    assert [second - first for first, second in pairwise(numbers(stream.bodies))] == [1] * (
+        len(numbers(stream.bodies)) - 1
+    )
+
+
+async def test_an_item_that_has_merely_begun_does_not_release_the_headers() -> None:
+    stream = Stream(HELD)
+    serving = asyncio.ensure_future(stream.serve())
+    stream.turn.says(STARTED)
+    await stream.settled()
+    assert stream.sent == []
+    stream.turn.says(FIRST, REST, END)
+    await serving
+    assert stream.sent[0]["status"] == 200
+
+
+async def test_the_end_leaves_with_the_last_words_in_one_write() -> None:
+    stream = Stream(HELD)
+    stream.turn.says([*STARTED, *FIRST], [*REST, *END])
+    await stream.serve()
+    assert len(stream.bodies) == 2
+    assert b"response.output_text.done" in stream.bodies[-1]
+    assert b"response.completed" in stream.bodies[-1]
+
+
+async def test_the_last_words_do_not_wait_until_the_answer_is_kept() -> None:
+    stream = Stream(HELD, stored=True)
+    stream.turn.says([*STARTED, *FIRST], [*REST, *END])
+    serving = asyncio.ensure_future(stream.serve())
+    await stream.settled()
+    assert b"response.output_text.done" in stream.bodies[1]
+    assert len(stream.bodies) == 2
+    stream.may_be_kept.set()
+    await serving
+    assert b"response.completed" in stream.bodies[2]
+
+
+async def test_a_turn_that_fails_before_it_says_anything_is_an_error_of_the_request() -> None:
+    stream = Stream(HELD)
+    stream.turn.says(STARTED, FAILED)
+    with pytest.raises(UpstreamFailed):
+        await stream.serve()
+    assert stream.sent == []
+
+
+async def test_a_turn_that_fails_in_a_stream_that_has_begun_says_so_there() -> None:
+    stream = Stream(PROMPT)
+    serving = asyncio.ensure_future(stream.serve())
+    await stream.settled()
+    stream.turn.says(FAILED)
+    await serving
+    assert b"response.failed" in stream.bodies[-1]
