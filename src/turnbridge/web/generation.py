@@ -1,6 +1,6 @@
 """The two routes that generate: decode, choose the model, answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +13,7 @@ from turnbridge.engine.ports import Backend
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject, Message
+from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.web.access_log import context_of
@@ -59,11 +60,15 @@ class Models:
     def __init__(self, backend: Backend, rules: GenerationRules) -> None:
         self._backend = backend
         self._rules = rules
+        self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
 
     async def catalog(self) -> ModelCatalog:
         """Return the models and every name for them."""
         default = self._rules.default_model or await self._backend.default_model()
-        return ModelCatalog(await self._backend.models(), default=default, aliases=self._rules.aliases)
+        models = await self._backend.models()
+        if self._known is None or self._known[0] is not models or self._known[1] != default:
+            self._known = (models, default, ModelCatalog(models, default=default, aliases=self._rules.aliases))
+        return self._known[2]
 
     def fidelity(self) -> str:
         """Tell how faithfully the model is shown a request."""
