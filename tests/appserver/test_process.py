@@ -184,6 +184,21 @@ async def test_no_child_leaves_a_descriptor_behind(code: str, tmp_path: Path) ->
     assert open_descriptors() == before
 
 
+@pytest.mark.parametrize("rounds", range(4))
+async def test_a_start_that_is_cancelled_leaves_nothing_behind(rounds: int, tmp_path: Path) -> None:
+    await (await Child.start(OBEDIENT, tmp_path)).stop()  # A loop opens some descriptors of its own at its first child.
+    before = open_descriptors()
+    starting = asyncio.ensure_future(Child.start(STUBBORN, tmp_path))
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait((starting,))
+    assert starting.cancelled()
+    # The guard is the last to go.
+    await until(lambda: with_variable("CODEX_HOME", str(tmp_path / "home")) == [])
+    assert open_descriptors() == before
+
+
 def open_descriptors() -> int:
     directory = Path("/proc/self/fd")
     if not directory.exists():
