@@ -52,25 +52,13 @@ def build_app(
 
     `fidelity` says how faithfully Codex shows requests to the model.
     """
-
-    async def alive(_: Request) -> Response:
-        return json_response({"status": "ok"})
-
-    async def ready(_: Request) -> Response:
-        reason = problem()
-        if not reason:
-            return json_response({"status": "ready", "fidelity": fidelity()})
-        return json_response({"status": "not_ready", "reason": reason}, status=503)
-
     limited = [] if rates is None else [Middleware(LimitRate, rates=rates)]
     once = Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)
     routes = [
         *_generating(handlers.generation, [*limited, once]),
         *_models(handlers.models),
         *_kept(handlers, once),
-        Route("/healthz", alive),
-        Route("/livez", alive),
-        Route("/readyz", ready),
+        *_probes(problem, fidelity),
         Route("/metrics", metrics_endpoint(metrics, token=metrics_token)),
     ]
     return wrap(
@@ -84,6 +72,19 @@ def build_app(
             *RATE_HEADERS,
         ),
     )
+
+
+def _probes(problem: Callable[[], str], fidelity: Callable[[], str]) -> list[Route]:
+    async def alive(_: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def ready(_: Request) -> Response:
+        reason = problem()
+        if not reason:
+            return json_response({"status": "ready", "fidelity": fidelity()})
+        return json_response({"status": "not_ready", "reason": reason}, status=503)
+
+    return [Route("/healthz", alive), Route("/livez", alive), Route("/readyz", ready)]
 
 
 def _generating(generation: Generation, layers: Sequence[Middleware]) -> list[Route]:

@@ -4,7 +4,7 @@ Every label takes its values from a fixed list, so that no client can make the n
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
 from ipaddress import IPv6Address, ip_address
 
@@ -49,58 +49,31 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self._error_codes = codes_of(TABLE) | INGRESS_ERROR_CODES | frozenset(error_codes)
-        # To look a series up takes the library a lock and a check of the labels; a request has ten of them.
-        self._requests = cache(
-            Counter(
-                "turnbridge_requests_total",
-                "Requests that ended.",
-                ("route", "status_class", "outcome"),
-                registry=self.registry,
-            ).labels
-        )
-        self._seconds = cache(
-            Histogram(
-                "turnbridge_request_seconds",
-                "From the request's arrival to the end of its answer.",
-                ("route",),
-                buckets=REQUEST_SECONDS,
-                registry=self.registry,
-            ).labels
-        )
-        self._first_output = cache(
-            Histogram(
-                "turnbridge_first_output_seconds",
-                "From the request's arrival to the model's first output.",
-                ("route",),
-                buckets=FIRST_OUTPUT_SECONDS,
-                registry=self.registry,
-            ).labels
-        )
-        self._tokens = cache(
-            Counter(
-                "turnbridge_tokens_total",
-                "Tokens as the provider counts them; cached are part of input, reasoning of output.",
-                ("kind",),
-                registry=self.registry,
-            ).labels
-        )
         self._active = Gauge("turnbridge_active_requests", "Requests being served.", registry=self.registry)
-        self._turns = cache(
-            Counter(
-                "turnbridge_turns_total",
-                "Turns by how they were served: fresh, replayed, warm or parked.",
-                ("thread",),
-                registry=self.registry,
-            ).labels
+        self._requests = self._counter("requests_total", "Requests that ended.", "route", "status_class", "outcome")
+        self._tokens = self._counter(
+            "tokens_total", "Tokens as the provider counts them; cached are part of input, reasoning of output.", "kind"
         )
-        self._errors = cache(
-            Counter(
-                "turnbridge_errors_total",
-                "Errors told to clients, by code.",
-                ("code",),
-                registry=self.registry,
-            ).labels
+        self._turns = self._counter(
+            "turns_total", "Turns by how they were served: fresh, replayed, warm or parked.", "thread"
         )
+        self._errors = self._counter("errors_total", "Errors told to clients, by code.", "code")
+        self._seconds = self._histogram(
+            "request_seconds", "From the request's arrival to the end of its answer.", REQUEST_SECONDS
+        )
+        self._first_output = self._histogram(
+            "first_output_seconds", "From the request's arrival to the model's first output.", FIRST_OUTPUT_SECONDS
+        )
+
+    # To look a series up takes the library a lock and a check of the labels, and a request has ten of them: so they are
+    # remembered.
+
+    def _counter(self, name: str, description: str, *labels: str) -> Callable[..., Counter]:
+        return cache(Counter(f"turnbridge_{name}", description, labels, registry=self.registry).labels)
+
+    def _histogram(self, name: str, description: str, buckets: Sequence[float]) -> Callable[[str], Histogram]:
+        histogram = Histogram(f"turnbridge_{name}", description, ("route",), buckets=buckets, registry=self.registry)
+        return cache(histogram.labels)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Show a value that something else keeps, as it is at each reading."""
