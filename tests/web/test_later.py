@@ -4,30 +4,13 @@ import asyncio
 
 import pytest
 
+from tests.web.waiting_work import Work
 from turnbridge.web.later import Later
 
 pytestmark = pytest.mark.anyio
 
 SOON_S = 0.001
 LONG_S = 60.0
-
-
-class Work:
-    """Something to do that takes until it is let go."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.may_end = asyncio.Event()
-        self.ended_as = ""
-
-    async def run(self) -> None:
-        self.begun.set()
-        try:
-            await self.may_end.wait()
-        except asyncio.CancelledError:
-            self.ended_as = "cancelled"
-            raise
-        self.ended_as = "whole"
 
 
 @pytest.mark.parametrize("delay_s", [LONG_S, None])

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
+from tests.web.waiting_work import Work
 from turnbridge.web.leaving import Client
 
 pytestmark = pytest.mark.anyio
@@ -21,27 +22,9 @@ class Line:
         return {"type": "http.disconnect"}
 
 
-class Work:
-    """An answer that waits, and tells how it ended."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.done = asyncio.Event()
-        self.ended_as = ""
-
-    async def run(self) -> None:
-        self.begun.set()
-        try:
-            await self.done.wait()
-        except asyncio.CancelledError:
-            self.ended_as = "cancelled"
-            raise
-        self.ended_as = "whole"
-
-
 async def test_an_answer_is_whole_if_the_client_stays() -> None:
     work = Work()
-    work.done.set()
+    work.may_end.set()
     await Client(Line().receive).served(work.run())
     assert work.ended_as == "whole"
     # Nothing is left behind that would end whatever this task does next.
@@ -89,7 +72,7 @@ async def test_a_server_that_stops_just_when_the_answer_is_whole_is_obeyed() -> 
     work = Work()
     serving = asyncio.ensure_future(Client(Line().receive).served(work.run()))
     await work.begun.wait()
-    work.done.set()
+    work.may_end.set()
     # The answer ends in the next round of the loop; both have then asked this task to end.
     asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(serving.cancel))
     with pytest.raises(asyncio.CancelledError):
@@ -101,7 +84,7 @@ async def test_a_client_that_leaves_as_its_answer_ends_harms_nothing() -> None:
     line, work = Line(), Work()
     serving = asyncio.ensure_future(Client(line.receive).served(work.run()))
     await work.begun.wait()
-    work.done.set()
+    work.may_end.set()
     line.left.set()
     await serving
     assert serving.cancelling() == 0
