@@ -118,6 +118,9 @@ class WarmThreads:
 
     def keep(self, told: Told, said: Sequence[Item], conversation: Conversation) -> None:
         """Keep a thread that holds what was told and what the model said then; the oldest make room."""
+        if self._rules.most == 0:
+            conversation.close()
+            return
         key, entries = told.after(said)
         if key in self._kept:
             self._drop(key)

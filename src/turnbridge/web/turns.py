@@ -173,7 +173,6 @@ class TurnResponse:
 
     async def _stream(self, context: RequestContext, outlet: "_Outlet") -> None:
         """Hold the headers back until the turn has said something, so that a failure before it is an HTTP status."""
-        last = b""
         async with aclosing(self._events) as source:
             with Later(self._timing.hold_s, partial(self._open, outlet)) as early:
                 held = await _until_output(source)
@@ -181,15 +180,10 @@ class TurnResponse:
             if not outlet.started:
                 _refuse_if_failed(held)
             opening = await self._begin(outlet)
-            await outlet.write(opening + b"".join([self._frames(context, batch) for batch in held]))
+            last = await self._say(outlet, opening + b"".join([self._frames(context, batch) for batch in held]))
             if self._writer.failure is None:
                 async for batch in source:
-                    frames = self._frames(context, batch)
-                    if self._running == 0 and self._finish is None:
-                        # What ends the answer goes out with its last words, in one write.
-                        last = frames
-                    else:
-                        await outlet.write(frames)
+                    last = await self._say(outlet, self._frames(context, batch))
                     if self._writer.failure is not None:
                         break
         if self._finish is not None:
@@ -206,6 +200,13 @@ class TurnResponse:
     async def _open(self, outlet: "_Outlet") -> None:
         """Begin before there is any output."""
         await outlet.write(await self._begin(outlet))
+
+    async def _say(self, outlet: "_Outlet", frames: bytes) -> bytes:
+        """Send frames; the last words of an answer are returned instead, to leave with its end in one write."""
+        if self._running == 0 and self._finish is None:
+            return frames
+        await outlet.write(frames)
+        return b""
 
     def _frames(self, context: RequestContext, batch: ChoiceBatch) -> bytes:
         index, events = batch
