@@ -38,8 +38,9 @@ class Client:
                 raise
         finally:
             over.awaited = False
-            answering.cancel()
-            await asyncio.wait((answering,))
+            if not answering.done():
+                answering.cancel()
+                await asyncio.wait((answering,))
         if not answering.cancelled():
             answering.result()
 
