@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 from starlette.types import Receive, Scope, Send
+from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Exchange
 from turnbridge.engine.records import ResponseRecord
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import Served
 from turnbridge.store.open import open_store, store_url
+from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
+from turnbridge.web import background
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
 from turnbridge.web.background import LOST, BackgroundRuns, EventStream, Run, is_running, kept_frames, lost
 from turnbridge.web.state import Past, State
@@ -147,6 +150,35 @@ async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
     await (runs.cancel(started) if how == "cancel" else runs.aclose())
     kept = await store.response("me", "resp_1")
     assert (started.ended, runs.find("me", "resp_1"), kept and kept.status) == (True, None, status)
+    await store.aclose()
+
+
+async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    runs = BackgroundRuns(
+        State(store, OpenCalls(ttl_s=1), new_id=lambda prefix: f"{prefix}1"), keepalive_s=None, count=lambda *_: None
+    )
+    outcomes = iter(["down", "down", "", "down", "locked", "locked"])
+    all_seen = asyncio.Event()
+
+    async def lost_responses(_now: float) -> list[ResponseRecord]:
+        outcome = next(outcomes, None)
+        if outcome is None:
+            all_seen.set()
+        if outcome:
+            raise BackendUnavailable(outcome)
+        return []
+
+    monkeypatch.setattr(store, "lost_responses", lost_responses)
+    monkeypatch.setattr(background, "RENEWAL_S", 0)
+    with capture_logs() as logged:
+        watching = asyncio.ensure_future(runs.watch())
+        await all_seen.wait()
+        watching.cancel()
+        await asyncio.wait((watching,))
+    assert [line["reason"] for line in logged] == ["down", "down", "locked"]
     await store.aclose()
 
 

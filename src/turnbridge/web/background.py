@@ -106,12 +106,17 @@ class BackgroundRuns:
 
     async def watch(self) -> None:
         """Hold the leases of what runs here, and end what was lost elsewhere, until cancelled."""
+        told = ""
         while True:
             try:
                 await self._renew()
                 await self._fail_lost()
+                told = ""
             except GatewayError as error:
-                log.warning("leases_not_renewed", reason=error.message)
+                # A store may be down for hours; once is enough.
+                if error.message != told:
+                    log.warning("leases_not_renewed", reason=error.message)
+                told = error.message
             await asyncio.sleep(RENEWAL_S)
 
     async def start(
