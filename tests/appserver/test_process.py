@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -197,6 +198,19 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind(rounds: int, tmp_
     # The guard is the last to go.
     await until(lambda: with_variable("CODEX_HOME", str(tmp_path / "home")) == [])
     assert open_descriptors() == before
+
+
+async def test_a_start_for_which_the_system_has_no_thread_fails_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OSError, match="new thread"):
+            await Child.start(STUBBORN, tmp_path)
+    await until(lambda: with_variable("CODEX_HOME", str(tmp_path / "home")) == [])
 
 
 def open_descriptors() -> int:

@@ -73,7 +73,13 @@ class _Child:
 
     async def connect(self) -> asyncio.WriteTransport:
         """Listen to the child, and return its stdin."""
-        threading.Thread(target=self._wait, name=f"codex-{self.popen.pid}", daemon=True).start()
+        try:
+            threading.Thread(target=self._wait, name=f"codex-{self.popen.pid}", daemon=True).start()
+        except RuntimeError as error:
+            # The system has no thread left. Nobody would notice the child's end, so that comes now: the guard kills it.
+            with self.popen:
+                self.end()
+            raise OSError(str(error)) from error
         stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, self.popen.stdin)
         self._transports.append(stdin)
         for take, pipe in ((self._received, self.popen.stdout), (self.stderr.append, self.popen.stderr)):

@@ -21,6 +21,7 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
+    is_models,
 )
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
@@ -29,9 +30,6 @@ from turnbridge.turn.values import replace
 MOST_PARKED = 256
 # A leg's own words are a few kilobytes; clients come back to old calls for as long as the conversation lasts.
 MOST_REMEMBERED = 4096
-
-# Items of these types are the model's own doing, and only Codex looks inside.
-MODELS_OWN = ("web_search_call",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,7 @@ class Leg:
             return item in known
         if isinstance(item, RawItem):
             return item in self.items
-        return _is_models(item)
+        return _is_comparable(item)
 
     def answers_in(self, following: Sequence[Item]) -> list[FunctionCallOutput]:
         """Return the outputs at the beginning of what follows that belong to the calls the client was given."""
@@ -160,7 +158,7 @@ class OpenCalls:
         result: list[Item] = []
         position = 0
         while position < len(items):
-            end = next((i for i in range(position, len(items)) if not _is_models(items[i])), len(items))
+            end = next((i for i in range(position, len(items)) if not _is_comparable(items[i])), len(items))
             said = items[position:end]
             leg = self._leg_told_by(request.client, said)
             if leg is None or _moved(leg, said, items[:position]):
@@ -212,12 +210,11 @@ def _answerable(output: FunctionCallOutput) -> bool:
     return isinstance(output.output, str) or all(isinstance(part, TextPart) for part in output.output)
 
 
-def _is_models(item: Item) -> bool:
-    if isinstance(item, Message):
-        return item.role == "assistant" and all(isinstance(part, TextPart) for part in item.parts)
-    if isinstance(item, RawItem):
-        return item.item.get("type") in MODELS_OWN
-    return isinstance(item, Reasoning | FunctionCall)
+def _is_comparable(item: Item) -> bool:
+    """Tell whether the model itself said this, in words that can be compared with its own."""
+    if isinstance(item, Message) and not all(isinstance(part, TextPart) for part in item.parts):
+        return False
+    return is_models(item)
 
 
 def _same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:

@@ -25,9 +25,8 @@ from turnbridge.turn.items import (
     Item,
     Message,
     Part,
-    RawItem,
-    Reasoning,
     TextPart,
+    is_models,
 )
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
@@ -93,7 +92,7 @@ class Told:
     def after(self, said: Sequence[Item]) -> tuple[int, list[Entry]]:
         """Return the conversation with what the model said then: its hash, and its entries."""
         items = self.request.items
-        if not items or _is_models(items[-1]):
+        if not items or is_models(items[-1]):
             # What the model says then belongs to the last entry.
             whole = Told(replace(self.request, items=(*items, *said)))
             return whole.hashes[-1], whole.entries
@@ -178,23 +177,13 @@ def _entries(items: Sequence[Item]) -> Iterator[tuple[Entry, int]]:
                 texts.append(_text(item.parts))
         elif isinstance(item, FunctionCall):
             calls.append((item.call_id, item.name, _canonical(item.arguments)))
-        elif not _is_models(item):
+        elif not is_models(item):
             if texts or calls:
                 yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), count
                 texts, calls = [], []
             yield _entry(item), count + 1
     if texts or calls:
         yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), len(items)
-
-
-def _is_models(item: Item) -> bool:
-    match item:
-        case Message():
-            return item.role == "assistant"
-        case RawItem():
-            return item.item.get("type") == "web_search_call"
-        case _:
-            return isinstance(item, FunctionCall | Reasoning)
 
 
 def _text(parts: tuple[Part, ...]) -> str:

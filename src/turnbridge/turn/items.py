@@ -96,3 +96,15 @@ class RawItem(Struct, frozen=True, kw_only=True):
 
 
 Item: TypeAlias = Message | Reasoning | FunctionCall | FunctionCallOutput | RawItem
+
+# Raw items of these types are the model's own doing, and only Codex looks inside.
+MODELS_OWN = ("web_search_call",)
+
+
+def is_models(item: Item) -> bool:
+    """Tell whether the model itself said or did this."""
+    if isinstance(item, Message):
+        return item.role == "assistant"
+    if isinstance(item, RawItem):
+        return item.item.get("type") in MODELS_OWN
+    return isinstance(item, Reasoning | FunctionCall)
