@@ -22,6 +22,7 @@ from turnbridge.wire.codex.schema import (
     NOTIFICATIONS,
     Notification,
     ToolCallAsked,
+    TurnStarted,
 )
 
 log = structlog.get_logger(__name__)
@@ -54,6 +55,7 @@ class Inbox:
         self._unread = 0
         self._error: GatewayError | None = None
         self._reader: asyncio.Future[None] | None = None
+        self._dozing = False
         self.overflowed: Callable[[], None] = lambda: None
         """Called once if the notifications are not read; the thread's owner stops the turn."""
 
@@ -67,7 +69,17 @@ class Inbox:
             self.overflowed()
             return
         self._notes.append(note)
-        self._wake()
+        if self._dozing:
+            self._dozing = not isinstance(note, TurnStarted)
+        elif self._reader is not None:
+            self._wake()
+
+    def doze(self) -> None:
+        """Let the reader sleep until something is said in the turn that is about to start.
+
+        Before it, Codex echoes what was injected, and then tells of the start itself: that is read with what follows.
+        """
+        self._dozing = True
 
     def fail(self, error: GatewayError) -> None:
         """End the inbox: its reader gets what is there, then the error."""
@@ -94,8 +106,9 @@ class Inbox:
         return notes
 
     def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)
 
 
 class Connection:
@@ -122,8 +135,8 @@ class Connection:
         self._ids = itertools.count(1)
         self._calls: dict[jsonrpc.RequestId, asyncio.Future[msgspec.Raw]] = {}
         self._inboxes: dict[str, Inbox] = {}
-        notifications: dict[str, type[Notification | OlderNotification]] = {**NOTIFICATIONS, **(older or {})}
-        self._decoders = {method: msgspec.json.Decoder(shape) for method, shape in notifications.items()}
+        self._shapes: dict[str, type[Notification | OlderNotification]] = {**NOTIFICATIONS, **(older or {})}
+        self._notifications = jsonrpc.Notifications(self._shapes)
         self._ended: GatewayError | None = None
         self._broken = False
         self.skipped: Counter[str] = Counter()
@@ -191,13 +204,11 @@ class Connection:
     def receive(self, data: bytes) -> None:
         """Take what the pipe brought."""
         for line in self._lines.feed(data):
-            try:
-                message = jsonrpc.decode_line(line)
-            except msgspec.MsgspecError:
-                self.skipped["unreadable"] += 1
-                log.warning("codex_line_unreadable", size=len(line))
-                continue
-            self._dispatch(message)
+            note = self._notifications.read(line)
+            if note is not None:
+                self._tell(note, len(line))
+            else:
+                self._receive_other(line)
         if self._lines.endless and not self._broken:
             self._broken = True
             log.error("codex_line_endless", longer_than=jsonrpc.LONGEST_LINE_BYTES)
@@ -221,11 +232,18 @@ class Connection:
         problem = self._check.reply_problem(question, result) if self._check is not None else None
         return None if problem is None else _violation(f"reply to {question}", problem)
 
-    def _dispatch(self, message: jsonrpc.Incoming) -> None:
+    def _receive_other(self, line: bytes) -> None:
+        """Take a line that is no notification of a known kind, or a broken one."""
+        try:
+            message = jsonrpc.decode_line(line)
+        except msgspec.MsgspecError:
+            self.skipped["unreadable"] += 1
+            log.warning("codex_line_unreadable", size=len(line))
+            return
         if message.method is None:
             self._answer(message)
         elif message.id is None:
-            self._notify(message.method, message.params)
+            self._receive_notification(message.method, message.params)
         elif message.method == "item/tool/call":
             self._ask_client(message.id, message.params)
         else:
@@ -240,23 +258,25 @@ class Connection:
         else:
             answer.set_result(message.result)
 
-    def _notify(self, method: str, params: msgspec.Raw) -> None:
-        decoder = self._decoders.get(method)
-        if decoder is None:
+    def _receive_notification(self, method: str, params: msgspec.Raw) -> None:
+        shape = self._shapes.get(method)
+        if shape is None:
             self.skipped[method] += 1
             return
         try:
-            note = decoder.decode(params)
+            self._tell(msgspec.json.decode(params, type=shape), len(params))
         except msgspec.MsgspecError as error:
             # We no longer know what this thread's turn is doing, nor which thread it was: every turn must end.
             log.error("codex_notification_broken", method=method, error=str(error))
             for inbox in self._inboxes.values():
                 inbox.fail(InternalFault(f"Codex sent a `{method}` that this version of Turnbridge cannot read."))
-            return
-        if note.thread_id in self._inboxes:
-            self._inboxes[note.thread_id].put(note, len(params))
-        else:
+
+    def _tell(self, note: Notification | OlderNotification, size: int) -> None:
+        inbox = self._inboxes.get(note.thread_id)
+        if inbox is None:
             self.skipped["late"] += 1
+        else:
+            inbox.put(note, size)
 
     def _ask_client(self, request_id: jsonrpc.RequestId, params: msgspec.Raw) -> None:
         """Hand a call of a client's function to whoever runs the turn; it is answered when the client has done so."""

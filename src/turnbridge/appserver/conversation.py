@@ -125,6 +125,7 @@ class CodexConversation:
         self._answer()
 
     def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
+        self._inbox.doze()
         return self._connection.send("turn/start", turn_start_params(self._thread_id, self._request))
 
     def _reply(self, output: FunctionCallOutput) -> JsonObject:

@@ -4,11 +4,10 @@ Every label takes its values from a fixed list, so that no client can make the n
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv6Address, ip_address
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,6 +18,7 @@ from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import Usage
 from turnbridge.web.access_log import Outcome, RequestContext
 from turnbridge.web.auth import bearer_token, header_value
+from turnbridge.web.tallies import Distribution, Tally
 from turnbridge.wire.openai_errors import TABLE
 
 OTHER = "other"
@@ -49,31 +49,35 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self._error_codes = codes_of(TABLE) | INGRESS_ERROR_CODES | frozenset(error_codes)
-        self._active = Gauge("turnbridge_active_requests", "Requests being served.", registry=self.registry)
-        self._requests = self._counter("requests_total", "Requests that ended.", "route", "status_class", "outcome")
-        self._tokens = self._counter(
-            "tokens_total", "Tokens as the provider counts them; cached are part of input, reasoning of output.", "kind"
+        self._active = 0
+        self.watch("turnbridge_active_requests", "Requests being served.", lambda: self._active)
+        self._requests = Tally("turnbridge_requests_total", "Requests that ended.", "route", "status_class", "outcome")
+        self._tokens = Tally(
+            "turnbridge_tokens_total",
+            "Tokens as the provider counts them; cached are part of input, reasoning of output.",
+            "kind",
         )
-        self._turns = self._counter(
-            "turns_total", "Turns by how they were served: fresh, replayed, warm or parked.", "thread"
+        self._turns = Tally(
+            "turnbridge_turns_total", "Turns by how they were served: fresh, replayed, warm or parked.", "thread"
         )
-        self._errors = self._counter("errors_total", "Errors told to clients, by code.", "code")
-        self._seconds = self._histogram(
-            "request_seconds", "From the request's arrival to the end of its answer.", REQUEST_SECONDS
+        self._errors = Tally("turnbridge_errors_total", "Errors told to clients, by code.", "code")
+        self._seconds = Distribution(
+            "turnbridge_request_seconds",
+            "From the request's arrival to the end of its answer.",
+            "route",
+            REQUEST_SECONDS,
         )
-        self._first_output = self._histogram(
-            "first_output_seconds", "From the request's arrival to the model's first output.", FIRST_OUTPUT_SECONDS
+        self._first_output = Distribution(
+            "turnbridge_first_output_seconds",
+            "From the request's arrival to the model's first output.",
+            "route",
+            FIRST_OUTPUT_SECONDS,
         )
-
-    # To look a series up takes the library a lock and a check of the labels, and a request has ten of them: so they are
-    # remembered.
-
-    def _counter(self, name: str, description: str, *labels: str) -> Callable[..., Counter]:
-        return cache(Counter(f"turnbridge_{name}", description, labels, registry=self.registry).labels)
-
-    def _histogram(self, name: str, description: str, buckets: Sequence[float]) -> Callable[[str], Histogram]:
-        histogram = Histogram(f"turnbridge_{name}", description, ("route",), buckets=buckets, registry=self.registry)
-        return cache(histogram.labels)
+        for series in (
+            *(self._requests, self._tokens, self._turns, self._errors),
+            *(self._seconds, self._first_output),
+        ):
+            self.registry.register(series)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Show a value that something else keeps, as it is at each reading."""
@@ -81,16 +85,16 @@ class Metrics:
 
     def request_began(self) -> None:
         """Count a request that is being served."""
-        self._active.inc()
+        self._active += 1
 
     def request_ended(self, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
         """Count a request that is no longer served, with all that is known of it."""
-        self._active.dec()
+        self._active -= 1
         status_class = "none" if context.status is None else f"{context.status // 100}xx"
-        self._requests(context.route, status_class, outcome).inc()
-        self._seconds(context.route).observe(ended_at - context.started_at)
+        self._requests.add(context.route, status_class, outcome)
+        self._seconds.add(context.route, ended_at - context.started_at)
         if context.first_output_at is not None:
-            self._first_output(context.route).observe(context.first_output_at - context.started_at)
+            self._first_output.add(context.route, context.first_output_at - context.started_at)
         self._count_tokens(
             input=context.input_tokens,
             cached=context.cached_tokens,
@@ -98,20 +102,20 @@ class Metrics:
             reasoning=context.reasoning_tokens,
         )
         if context.served_by is not None:
-            self._turns(context.served_by).inc()
+            self._turns.add(context.served_by)
         if outcome not in ("ok", "client_gone"):
             code = context.error_code
-            self._errors(code if code in self._error_codes else OTHER).inc()
+            self._errors.add(code if code in self._error_codes else OTHER)
 
     def background_ended(self, usage: Usage, served_by: str) -> None:
         """Count a turn that no request waited for."""
         self._count_tokens(input=usage.input, cached=usage.cached, output=usage.output, reasoning=usage.reasoning)
-        self._turns(served_by).inc()
+        self._turns.add(served_by)
 
     def _count_tokens(self, **counts: int | None) -> None:
         for kind, count in counts.items():
             if count:
-                self._tokens(kind).inc(count)
+                self._tokens.add(kind, count=count)
 
 
 def metrics_endpoint(metrics: Metrics, *, token: str | None) -> Callable[[Request], Awaitable[Response]]:

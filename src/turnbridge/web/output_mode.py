@@ -11,6 +11,7 @@ from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
+from turnbridge.web.auth import header_value
 from turnbridge.wire.use_tool import calls_as_text
 
 OutputMode: TypeAlias = Literal["openai-json", "obsidian-xml"]
@@ -52,9 +53,10 @@ class CallsInText:
 
 def output_mode(request: Request, usual: OutputMode) -> OutputMode:
     """Return the mode that a request asks for."""
-    asked = request.headers.get(MODE_HEADER)
-    if asked is None:
+    header = header_value(request.scope, MODE_HEADER.encode())
+    if header is None:
         return usual
+    asked = header.decode("latin-1")
     mode = MODES.get(asked.strip().lower())
     if mode is None:
         raise InvalidRequest(

@@ -1,12 +1,15 @@
 """JSON-RPC as app-server speaks it: one JSON object a line, without the `jsonrpc` field."""
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Generic, Protocol, TypeAlias, TypeVar, Union
 
 import msgspec
 
 from turnbridge.turn.items import Json
 
 RequestId: TypeAlias = int | str
+
+Shape_co = TypeVar("Shape_co", covariant=True)
 
 # The longest line is the echo of a request with files in it, and no longer than the body that the gateway accepts.
 LONGEST_LINE_BYTES = 256 * 1024 * 1024
@@ -39,6 +42,32 @@ def decode_line(line: bytes) -> Incoming:
         return _decoder.decode(line)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from error
+
+
+class _Notified(Protocol[Shape_co]):
+    @property
+    def params(self) -> Shape_co: ...
+
+
+class Notifications(Generic[Shape_co]):
+    """Reads the notifications that are known, each in one go.
+
+    Nearly every line is one of them; to read first what it is, and then what it says, takes two thirds more.
+    """
+
+    def __init__(self, shapes: Mapping[str, type[Shape_co]]) -> None:
+        lines = [
+            msgspec.defstruct(f"Notified{shape.__name__}", [("params", shape)], tag_field="method", tag=method)
+            for method, shape in shapes.items()
+        ]
+        self._decoder: msgspec.json.Decoder[_Notified[Shape_co]] = msgspec.json.Decoder(Union[tuple(lines)])  # noqa: UP007 - It is known only now.
+
+    def read(self, line: bytes) -> Shape_co | None:
+        """Return what a line tells; None if it is something else, or broken: `decode_line` and its reader say which."""
+        try:
+            return self._decoder.decode(line).params
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
 
 
 def encode_request(request_id: RequestId, method: str, params: Json) -> bytes:
