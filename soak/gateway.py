@@ -14,7 +14,7 @@ import httpx2
 
 from soak.asking import TIMEOUT_S, client
 from soak.patience import LOOK_AGAIN_S
-from soak.processes import command, descendants, with_variable
+from soak.processes import app_servers, with_variable
 
 API_KEY = "sk-soak-0123456789abcdef"
 # A cold start on a busy machine takes two seconds.
@@ -54,7 +54,7 @@ class GatewayProcess:
 
     def app_servers(self) -> list[int]:
         """Return its app-servers."""
-        return [pid for pid in descendants(self.pid) if " app-server " in command(pid)]
+        return app_servers(self.pid)
 
     def survivors(self) -> list[int]:
         """Return every process of Codex's that is there, whoever its parent is by now."""

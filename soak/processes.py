@@ -21,6 +21,11 @@ def descendants(pid: int) -> list[int]:
     return sorted(found)
 
 
+def app_servers(pid: int) -> list[int]:
+    """Return the app-servers among the processes that descend from `pid`."""
+    return [descendant for descendant in descendants(pid) if " app-server " in command(descendant)]
+
+
 def command(pid: int) -> str:
     """Return the command line of a process; nothing once it has ended."""
     try:

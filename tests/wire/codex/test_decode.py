@@ -217,5 +217,8 @@ def test_a_provider_that_cannot_be_reached_is_tried_for_as_long_as_the_decoder_i
     assert attempts == [1, 2, 1, 1, 2, 3], "whoever was reached in between was not out of reach"
     assert isinstance(failed, ev.TurnFailed)
     assert told(failed.error) == Told(
-        errors.UpstreamFailed, "Codex cannot reach the provider: Connection failed: no", "upstream_error"
+        errors.UpstreamFailed,
+        "Codex cannot reach the provider: Connection failed: no. "
+        "Check the network, the provider's address and its certificate.",
+        "upstream_error",
     )

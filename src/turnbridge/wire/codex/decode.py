@@ -271,7 +271,9 @@ class TurnDecoder:
         reason = note.error.additional_details or note.error.message
         self._unreachable = self._unreachable + 1 if reason.startswith(UNREACHABLE) else 0
         if self._unreachable and not self._may_try_again(self._unreachable):
-            return self._fail(errors.UpstreamFailed(f"Codex cannot reach the provider: {reason}"))
+            # Codex says no more than that, be it the network, the address or the certificate.
+            advice = "Check the network, the provider's address and its certificate."
+            return self._fail(errors.UpstreamFailed(f"Codex cannot reach the provider: {reason.rstrip('.')}. {advice}"))
         if any(message.pieces for message in self._messages.values()):
             return self._fail(errors.UpstreamFailed(reason))
         self._messages.clear()
