@@ -24,7 +24,7 @@ ROUNDS = 6
 TURNS_PER_ROUND = {1: 25, 8: 56, 32: 96}
 CHAT_TURNS = 10
 # The places of the sides that the goals speak of.
-DIRECT, LEAST, ONE, TWO, CHATS = range(5)
+DIRECT, ONE, TWO, CHATS = 0, 2, 3, 4
 INTRODUCTION = (
     f"Turns of {DELTAS} deltas, in interleaved rounds. Each turn has a thread of its own, but for the turns in chats, "
     "of which {warm:.0%} went on in a kept one. The least gateway passes messages and deltas on and does nothing else "
@@ -144,19 +144,14 @@ def _section(levels: dict[int, list[Measured]], names: Sequence[str], warm: floa
                 " %",
             ),
             at_least("codex: turns/s : direct, 1 worker, the worst level", _worst(levels.values(), ONE), 0.95),
-            at_least(
-                "codex: turns/s : the least gateway, 1 worker, the worst level",
-                _worst(levels.values(), ONE, beside=LEAST),
-                0.95,
-            ),
             at_least("codex: turns/s : direct, 2 workers, the worst level above 1 at once", _worst(several, TWO), 1),
             at_least("codex: turns/s : direct, chats, the worst level", _worst(levels.values(), CHATS), 1),
         ],
     )
 
 
-def _worst(levels: Iterable[list[Measured]], side: int, *, beside: int = DIRECT) -> float:
-    return min(measured[side].rate / measured[beside].rate for measured in levels)
+def _worst(levels: Iterable[list[Measured]], side: int) -> float:
+    return min(measured[side].rate / measured[DIRECT].rate for measured in levels)
 
 
 def _row(name: str, one: Measured, direct: Measured) -> list[str]:
