@@ -20,7 +20,7 @@ from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex import jsonrpc
 from turnbridge.wire.codex.declines import DECLINES, NOBODY
 from turnbridge.wire.codex.rpc_check import RpcCheck
-from turnbridge.wire.codex.schema import Notification, ToolCallAsked
+from turnbridge.wire.codex.schema import NOTIFICATIONS, Notification, ToolCallAsked
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +153,52 @@ async def test_a_known_notification_of_another_shape_fails_every_turn_that_waits
     later = peer.connection.subscribe("later")
     peer.connection.receive(about("later", recorded("turn/started")))
     assert len(waiting(later)) == 1
+
+
+async def test_a_reader_that_waits_for_a_turn_sleeps_through_echoes_and_the_start_and_then_gets_all() -> None:
+    peer = Peer()
+    inbox = peer.connection.subscribe("mine")
+    inbox.doze()
+    reading = asyncio.ensure_future(inbox.batch())
+    await asyncio.sleep(0)
+
+    told = [recorded("rawResponseItem/completed"), recorded("turn/started"), recorded("item/agentMessage/delta")]
+    for line in told[:-1]:
+        peer.connection.receive(about("mine", line))
+        await asyncio.sleep(0)
+        assert not reading.done()
+    peer.connection.receive(about("mine", told[-1]))
+
+    assert [type(note) for note in await reading] == [NOTIFICATIONS[str(line["method"])] for line in told]
+    assert waiting(inbox) == []
+    peer.connection.receive(about("mine", told[0]))
+    assert len(waiting(inbox)) == 1, "from then on everything is read as it comes"
+
+
+async def test_a_failure_wakes_a_reader_that_waits_for_a_turn() -> None:
+    peer = Peer()
+    inbox = peer.connection.subscribe("mine")
+    inbox.doze()
+    reading = asyncio.ensure_future(inbox.batch())
+    await asyncio.sleep(0)
+
+    peer.connection.end(BackendUnavailable("Codex ended."))
+
+    with pytest.raises(BackendUnavailable, match="Codex ended"):
+        await reading
+
+
+def test_every_line_that_is_read_in_one_go_says_the_same_as_in_two() -> None:
+    notifications = jsonrpc.Notifications(NOTIFICATIONS)
+    methods = set()
+    for line in RECORDED.splitlines():
+        message = jsonrpc.decode_line(line)
+        shape = NOTIFICATIONS.get(message.method or "")
+        told = notifications.read(line)
+        assert told == (None if shape is None else msgspec.json.decode(message.params, type=shape))
+        methods.add(message.method)
+
+    assert len(methods & NOTIFICATIONS.keys()) > 5
 
 
 @pytest.mark.parametrize("method", [*sorted(set(DECLINES) - {"item/tool/call"}), "invented/request"])
