@@ -54,8 +54,8 @@ async def test_only_the_very_same_parameters_share_a_thread() -> None:
     for _ in range(2):
         await spares.take(KIND)
     spares.refill(KIND)
-    assert await spares.take(ThreadKind({"model": "m", "baseInstructions": ""})) == "t3"
-    assert await spares.take(KIND) == "t4"
+    assert await spares.take(ThreadKind({"model": "m", "baseInstructions": ""})) == "t4"
+    assert await spares.take(KIND) == "t3"
 
 
 async def test_a_spare_that_could_not_be_started_is_started_again_when_it_is_needed() -> None:
@@ -77,7 +77,6 @@ async def test_a_spare_that_codex_may_have_let_go_of_is_not_used(monkeypatch: py
     for _ in range(2):
         await spares.take(KIND)
     spares.refill(KIND)
-    await asyncio.sleep(0)
     assert len(codex.started) == 3
     monkeypatch.setattr(module, "OLDEST_S", 0)
     assert await spares.take(KIND) == "t4"

@@ -145,7 +145,12 @@ class Connection:
 
     async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float | None = None) -> T:
         """Ask Codex and return its answer; raises `CallRefused` with Codex's own words if it refuses."""
-        answer = self.send(method, params)
+        return await self.answered(self.send(method, params), method, result, timeout_s=timeout_s)
+
+    async def answered(
+        self, answer: "asyncio.Future[msgspec.Raw]", method: str, result: type[T], *, timeout_s: float | None = None
+    ) -> T:
+        """Return the answer to a call of `method` that was sent before."""
         timeout_s = timeout_s or self._call_timeout_s or CALL_TIMEOUT_S
         timer = self._loop.call_later(timeout_s, _too_late, answer, method, timeout_s)
         try:

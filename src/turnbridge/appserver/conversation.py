@@ -41,7 +41,7 @@ async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversatio
     names = ToolNames(tool.name for tool in request.tools)
     kind = ThreadKind(thread_start_params(request, names, worker.rules))
     conversation = CodexConversation(worker, await worker.spares.take(kind), request, names)
-    conversation.answering = lambda: worker.spares.refill(kind)
+    conversation.answering = lambda: worker.spares.refill_soon(kind)
     return conversation
 
 

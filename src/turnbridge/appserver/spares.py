@@ -6,6 +6,7 @@ asked for twice, one thread is kept ready.
 """
 
 import asyncio
+import contextlib
 import contextvars
 from collections import OrderedDict
 
@@ -16,6 +17,7 @@ from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.items import JsonObject
 from turnbridge.wire.codex import schema
 
+START = "thread/start"
 # How many different kinds of threads are kept ready: each takes Codex a megabyte.
 MOST_SPARES = 8
 # How many kinds are remembered, to know which of them come again.
@@ -40,7 +42,7 @@ class SpareThreads:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._kinds: OrderedDict[bytes, int] = OrderedDict()
-        self._spares: OrderedDict[bytes, tuple[float, asyncio.Task[str | None]]] = OrderedDict()
+        self._spares: OrderedDict[bytes, tuple[float, asyncio.Future[msgspec.Raw]]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._spares)
@@ -53,28 +55,27 @@ class SpareThreads:
             self._kinds.popitem(last=False)
         started_at, spare = self._spares.pop(kind.name, (0.0, None))
         if spare is not None and self._loop.time() - started_at < OLDEST_S:
-            thread_id = await asyncio.shield(spare)
-            if thread_id is not None:
-                return thread_id
-        return await self._start(kind)
+            # If it could not be started, the next attempt tells why.
+            with contextlib.suppress(GatewayError):
+                return await self._started(spare)
+        return await self._started(self._start(kind))
+
+    def refill_soon(self, kind: ThreadKind) -> None:
+        """Refill once the client has what is ready for it now."""
+        # In a context of its own: it is not the doing of the request that happens to be served.
+        self._loop.call_soon(self.refill, kind, context=contextvars.Context())
 
     def refill(self, kind: ThreadKind) -> None:
         """Start a thread of this kind if it is asked for again and again and none is ready."""
         if self._kinds.get(kind.name, 0) < 2 or kind.name in self._spares:
             return
-        # In a context of its own: it is not the doing of the request that happens to be served.
-        starting = self._loop.create_task(self._try_start(kind), context=contextvars.Context())
-        self._spares[kind.name] = (self._loop.time(), starting)
+        with contextlib.suppress(GatewayError):
+            self._spares[kind.name] = (self._loop.time(), self._start(kind))
         if len(self._spares) > MOST_SPARES:
             self._spares.popitem(last=False)
 
-    async def _start(self, kind: ThreadKind) -> str:
-        started = await self._connection.call("thread/start", kind.params, schema.ThreadStartResult)
-        return started.thread.id
+    def _start(self, kind: ThreadKind) -> asyncio.Future[msgspec.Raw]:
+        return self._connection.send(START, kind.params)
 
-    async def _try_start(self, kind: ThreadKind) -> str | None:
-        """Start a thread that is not needed yet; whoever needs it will hear why it could not be."""
-        try:
-            return await self._start(kind)
-        except GatewayError:
-            return None
+    async def _started(self, answer: asyncio.Future[msgspec.Raw]) -> str:
+        return (await self._connection.answered(answer, START, schema.ThreadStartResult)).thread.id
