@@ -11,7 +11,7 @@ from bench.client import Timed
 from bench.processes import cpu_seconds, writes
 
 # After so long no further round begins: the whole bench should take minutes, whatever the machine.
-ENOUGH_S = 45.0
+ENOUGH_S = 80.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,10 @@ class Measured:
         """Return requests a second, in the usual round."""
         return statistics.median(self.rates)
 
+    def beside(self, other: "Measured") -> float:
+        """Return requests a second for each one of another side, in the usual round: both had the same moment."""
+        return statistics.median(mine / theirs for mine, theirs in zip(self.rates, other.rates, strict=True))
+
     @property
     def own_ms(self) -> float:
         """Return the processor time of the server itself for each request."""
@@ -87,12 +91,18 @@ async def interleaved(sides: Sequence[Side], *, at_once: int, requests: int, rou
     for number in range(rounds):
         if number and time.monotonic() > end:
             break
-        for side, one in zip(sides, measured, strict=True):
-            own, behind, written = cpu_seconds(side.own), cpu_seconds(side.behind()), writes(side.own)
+        # In each round another one begins, so that no side always comes after the same one.
+        begin = number % len(sides)
+        pairs = list(zip(sides, measured, strict=True))
+        for side, one in pairs[begin:] + pairs[:begin]:
+            behind = sorted(side.behind())
+            own_cpu, behind_cpu, written = cpu_seconds(side.own), cpu_seconds(behind), writes(side.own)
             await _round(side, at_once, requests, one)
             one.writes += writes(side.own) - written
-            one.own_cpu += cpu_seconds(side.own) - own
-            one.behind_cpu += cpu_seconds(side.behind()) - behind
+            one.own_cpu += cpu_seconds(side.own) - own_cpu
+            one.behind_cpu += cpu_seconds(behind) - behind_cpu
+            if sorted(side.behind()) != behind:
+                raise AssertionError(f"{side.name}: an app-server was replaced in the middle of a measurement.")
     return measured
 
 

@@ -1,7 +1,8 @@
 """The gateway against the same Codex driven directly: what a user's turn costs more."""
 
+import contextlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,9 +20,10 @@ from soak.processes import app_servers
 TITLE = "The same Codex driven directly"
 DELTAS = 20
 ASK = json.dumps({"deltas": DELTAS})
-# Each round is over before the machine changes its mind; more rounds, not longer ones, beat the noise.
-ROUNDS = 6
-TURNS_PER_ROUND = {1: 25, 8: 56, 32: 96}
+# Turns at once, turns in a round, rounds. Each round is over before the machine changes its mind; more rounds, not
+# longer ones, beat the noise. But after each change of sides all caches are cold, so a round takes a second or two.
+LEVELS = ((1, 25, 9), (8, 56, 9), (32, 96, 8))
+QUICK_LEVELS = ((1, 4, 1), (8, 8, 1), (32, 32, 1))
 CHAT_TURNS = 10
 # The places of the sides that the goals speak of.
 DIRECT, ONE, TWO, CHATS = 0, 2, 3, 4
@@ -73,33 +75,44 @@ class Chats:
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure turns of 20 deltas at 1, 8 and 32 at once."""
-    rounds, turns = (1, {1: 4, 8: 8, 32: 32}) if quick else (ROUNDS, TURNS_PER_ROUND)
+    levels: dict[int, list[Measured]] = {}
+    turns = warm = 0
+    async with module("bench.model") as (model, _):
+        for at_once, requests, rounds in QUICK_LEVELS if quick else LEVELS:
+            # Anew for each level: an app-server that has had a thousand threads is replaced.
+            async with _sides(directory / str(at_once), f"{model}/v1") as (sides, chats):
+                await warm_up(sides)
+                chats.turns = chats.warm = 0
+                levels[at_once] = await interleaved(sides, at_once=at_once, requests=requests, rounds=rounds)
+                turns, warm = turns + chats.turns, warm + chats.warm
+    return _section(levels, [side.name for side in sides], warm / turns)
+
+
+@contextlib.asynccontextmanager
+async def _sides(directory: Path, provider: str) -> AsyncIterator[tuple[list[Side], Chats]]:
+    """Run everything that is compared."""
+    fresh: dict[str, object] = {"PROXY_WARM_THREADS_MAX": 0}
     async with (
-        module("bench.model") as (model, _),
-        module("bench.least", f"{model}/v1", str(directory / "least")) as (least, least_pid),
-        gateway(directory / "one", f"{model}/v1", WORKER_COUNT=1, PROXY_WARM_THREADS_MAX=0) as one,
-        gateway(directory / "two", f"{model}/v1", WORKER_COUNT=2, PROXY_WARM_THREADS_MAX=0) as two,
-        gateway(directory / "warm", f"{model}/v1", WORKER_COUNT=2) as warm,
-        gateway(directory / "few", f"{model}/v1", WORKER_COUNT=2, **_one_certificate(directory)) as few,
-        app_server(f"{model}/v1", directory / "direct") as worker,
+        module("bench.least", provider, str(directory / "least")) as (least, least_pid),
+        gateway(directory / "one", provider, WORKER_COUNT=1, **fresh) as one,
+        gateway(directory / "two", provider, WORKER_COUNT=2, **fresh) as two,
+        gateway(directory / "chats", provider, WORKER_COUNT=2) as chatting,
+        gateway(directory / "few", provider, WORKER_COUNT=2, **fresh, **_one_certificate(directory)) as few,
+        app_server(provider, directory / "direct") as worker,
     ):
-        chats = Chats(Client(warm.url, key=API_KEY))
-        direct = Direct(worker, ASK)
-        sides = [
-            Side(name="direct", ask=direct.ask, behind=lambda: [worker.process.pid]),
-            _through("least gateway", least, least_pid),
-            _through("gateway, 1 worker", one.url, one.pid),
-            _through("gateway, 2 workers", two.url, two.pid),
-            Side(name="gateway, 2 workers, chats of ten turns", ask=chats.ask, own=[warm.pid], behind=warm.app_servers),
-            _through("gateway, 2 workers, one certificate", few.url, few.pid),
-        ]
-        await warm_up(sides)
-        chats.turns = chats.warm = 0
-        levels = {
-            at_once: await interleaved(sides, at_once=at_once, requests=requests, rounds=rounds)
-            for at_once, requests in turns.items()
-        }
-    return _section(levels, [side.name for side in sides], chats.warm / chats.turns)
+        chats = Chats(Client(chatting.url, key=API_KEY))
+        in_chats = "gateway, 2 workers, chats of ten turns"
+        yield (
+            [
+                Side(name="direct", ask=Direct(worker, ASK).ask, behind=lambda: [worker.process.pid]),
+                _through("least gateway", least, least_pid),
+                _through("gateway, 1 worker", one.url, one.pid),
+                _through("gateway, 2 workers", two.url, two.pid),
+                Side(name=in_chats, ask=chats.ask, own=[chatting.pid], behind=chatting.app_servers),
+                _through("gateway, 2 workers, one certificate", few.url, few.pid),
+            ],
+            chats,
+        )
 
 
 def _one_certificate(directory: Path) -> dict[str, object]:
@@ -107,7 +120,7 @@ def _one_certificate(directory: Path) -> dict[str, object]:
     file, none = directory / "authority.pem", directory / "none"
     trustme.CA().cert_pem.write_to_path(str(file))
     none.mkdir()
-    return {"PROXY_WARM_THREADS_MAX": 0, "SSL_CERT_FILE": file, "SSL_CERT_DIR": none}
+    return {"SSL_CERT_FILE": file, "SSL_CERT_DIR": none}
 
 
 def _through(name: str, url: str, pid: int) -> Side:
@@ -151,10 +164,10 @@ def _section(levels: dict[int, list[Measured]], names: Sequence[str], warm: floa
 
 
 def _worst(levels: Iterable[list[Measured]], side: int) -> float:
-    return min(measured[side].rate / measured[DIRECT].rate for measured in levels)
+    return min(measured[side].beside(measured[DIRECT]) for measured in levels)
 
 
 def _row(name: str, one: Measured, direct: Measured) -> list[str]:
     times = [f"{figure:.1f}" for figure in (one.median_ms, one.p99_ms, one.whole_ms, one.rate)]
-    ratios = [f"{one.median_ms / direct.median_ms:.2f}", f"{one.rate / direct.rate:.2f}"]
+    ratios = [f"{one.median_ms / direct.median_ms:.2f}", f"{one.beside(direct):.2f}"]
     return [name, *times, f"{one.own_ms:.2f}", f"{one.behind_ms:.1f}", *(["", ""] if one is direct else ratios)]
