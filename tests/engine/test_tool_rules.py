@@ -1,6 +1,6 @@
 """What the client demands of calls, on a conversation that does as it is told."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
@@ -50,7 +50,15 @@ async def applied(
     backend = ScriptedBackend([*turns])
     conversation = ScriptedConversation(backend)
     rules = ToolRules(conversation, request)
-    events = [event async for batch in rules.apply(conversation.run()) for event in batch]
+    events: list[TurnEvent] = []
+    following: AsyncGenerator[Sequence[TurnEvent], None] | None = conversation.run()
+    while following is not None:
+        source, following = following, None
+        async for batch in source:
+            allowed, following = rules.judge(batch)
+            events += allowed
+            if following is not None:
+                break
     return events, rules, backend
 
 

@@ -183,12 +183,16 @@ class CodexConversation:
     def _understood(self, notes: list[Note]) -> list[TurnEvent]:
         """Return what notifications mean; Codex's questions are answered in the order that it asks."""
         for note in notes:
+            # Nearly all of them are deltas, so that is asked first.
+            if isinstance(note, schema.AgentMessageDelta):
+                continue
             if isinstance(note, schema.TurnCompleted):
                 self._started = None
             elif isinstance(note, schema.ToolCallAsked):
                 self._asked[note.call_id] = note.request_id
         events = self._read(self._translated(notes))
-        self._answer()
+        if self._asked:
+            self._answer()
         if events and self.answering is not None:
             self.answering()
             self.answering = None

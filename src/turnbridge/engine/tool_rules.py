@@ -4,7 +4,6 @@ Whatever the gateway itself says to the model to get there is part of the turn, 
 """
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from typing import TypeAlias
 
 from turnbridge.engine.conformance import Conformance
@@ -74,20 +73,7 @@ class ToolRules:
         """Return what the model has said so far, as the items that a later turn sees of it."""
         return tuple(self._said)
 
-    async def apply(self, source: Batches) -> Batches:
-        """Yield the turn's events; legs that only correct the model join the one that the client sees."""
-        following: Batches | None = source
-        while following is not None:
-            current, following = following, None
-            async with aclosing(current) as batches:
-                async for batch in batches:
-                    passed, following = self._judge(batch)
-                    if passed:
-                        yield passed
-                    if following is not None:
-                        break
-
-    def _judge(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
+    def judge(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
         """Return what the client may see, and how the turn goes on if it does not end here."""
         # Nearly all of them are deltas, which need no judgement.
         for event in [event for event in batch if not isinstance(event, TextDelta)]:

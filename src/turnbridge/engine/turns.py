@@ -219,24 +219,29 @@ class TurnRunner:
     async def _limited(
         self, conversation: Conversation, rules: ToolRules, source: Batches, request: TurnRequest
     ) -> Batches:
-        """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there."""
+        """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there.
+
+        Legs that only correct the model join the one that the client sees.
+        """
         limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer)
         said: list[str] = []
-        async with aclosing(rules.apply(source)) as batches:
-            async for batch in batches:
-                gated = limit.feed(batch)
-                said += _texts(gated.events)
-                if gated.cut is not None:
-                    break
-                if gated.events:
-                    yield [*gated.events[:-1], self._counted(gated.events[-1], request, said, rules.spent)]
-            else:
-                return
-        conversation.close()
-        # Codex gives no count for a turn that was interrupted.
-        usage = rules.spent + self._estimate(request, said)
-        ending = TurnCompleted(usage) if gated.cut == "stop" else TurnIncomplete("max_output_tokens", usage)
-        yield [*gated.events, ending]
+        following: Batches | None = source
+        while following is not None:
+            current, following = following, None
+            async with aclosing(current) as batches:
+                async for batch in batches:
+                    allowed, following = rules.judge(batch)
+                    gated = limit.feed(allowed)
+                    said += _texts(gated.events)
+                    if gated.cut is not None:
+                        conversation.close()
+                        # Codex gives no count for a turn that was interrupted.
+                        yield [*gated.events, _cut(gated.cut, rules.spent + self._estimate(request, said))]
+                        return
+                    if gated.events:
+                        yield [*gated.events[:-1], self._counted(gated.events[-1], request, said, rules.spent)]
+                    if following is not None:
+                        break
 
     def _counted(self, event: TurnEvent, request: TurnRequest, said: list[str], spent: Usage) -> TurnEvent:
         """Return the event with a count, if it is the end of an answer for which Codex has none."""
@@ -251,6 +256,11 @@ class TurnRunner:
             output=self._tokenizer.count("".join(said)),
             estimated=True,
         )
+
+
+def _cut(at: Literal["stop", "length"], usage: Usage) -> TurnEvent:
+    """Return the end of an answer that was cut where the client wished."""
+    return TurnCompleted(usage) if at == "stop" else TurnIncomplete("max_output_tokens", usage)
 
 
 class _Answer:
