@@ -239,7 +239,8 @@ class TurnRunner:
                         yield [*gated.events, _cut(gated.cut, rules.spent + self._estimate(request, said))]
                         return
                     if gated.events:
-                        yield [*gated.events[:-1], self._counted(gated.events[-1], request, said, rules.spent)]
+                        gated.events[-1] = self._counted(gated.events[-1], request, said, rules.spent)
+                        yield gated.events
                     if following is not None:
                         break
 
