@@ -73,10 +73,7 @@ class Metrics:
             "route",
             FIRST_OUTPUT_SECONDS,
         )
-        for series in (
-            *(self._requests, self._tokens, self._turns, self._errors),
-            *(self._seconds, self._first_output),
-        ):
+        for series in (self._requests, self._tokens, self._turns, self._errors, self._seconds, self._first_output):
             self.registry.register(series)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
