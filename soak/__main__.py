@@ -38,7 +38,7 @@ REST_S = 40.0
 SPARE_DESCRIPTORS = 3
 
 # What may be resident. An app-server begins with 130 MB and has taken up to 1.8 MB for each thread; at 1 GiB it is
-# replaced whatever it has done. One is in reserve, and one at a time is on its way out.
+# replaced whatever it has done. One is in reserve, as many as serve may wait for clients, and one is on its way out.
 GATEWAY_MB = 200.0
 FRESH_MB, THREAD_MB, REPLACED_MB = 300.0, 2.0, 1100.0
 
@@ -70,7 +70,7 @@ class Plan:
     def bounds(self) -> Bounds:
         """Return what may be held."""
         one = min(FRESH_MB + THREAD_MB * self.threads, REPLACED_MB)
-        return Bounds(gateway_mb=GATEWAY_MB, app_server_mb=one, app_servers_mb=one * (WORKERS + 2))
+        return Bounds(gateway_mb=GATEWAY_MB, app_server_mb=one, app_servers_mb=one * (2 * WORKERS + 2))
 
 
 async def soak(plan: Plan, directory: Path) -> Report:

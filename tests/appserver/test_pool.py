@@ -312,6 +312,28 @@ async def test_turns_that_wait_for_a_client_keep_a_replaced_app_server_for_a_whi
         await asyncio.shield(first.process.exited)
 
 
+def serves(pool: Pool, worker: Worker) -> Callable[[], bool]:
+    return lambda: pool.workers == [worker]
+
+
+async def test_of_replaced_app_servers_that_wait_for_clients_only_as_many_stay_as_serve(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "RETIREMENT_LOOK_S", 0.01)
+    async with running(starter, bounds=Bounds(threads=1)) as pool:
+        for number in range(3):
+            await starter.has_started(number + 2)
+            worker = starter.workers[number]
+            await until(serves(pool, worker))
+            worker.parked = 1
+            pool.note_thread(worker)
+        await starter.has_started(5)
+        first, second, third, *_ = starter.workers
+        await asyncio.gather(*(asyncio.shield(worker.process.exited) for worker in (first, second)))
+        await asyncio.sleep(0.05)
+        assert alive(third)
+
+
 async def test_a_turn_goes_to_the_app_server_that_has_least_to_do(starter: Starter) -> None:
     async with running(starter, count=3) as pool:
         await starter.has_started(4)

@@ -221,9 +221,24 @@ class Pool:
             log.info("codex_replaced", pid=worker.process.pid, threads=worker.threads)
             self._serving[self._serving.index(worker)] = self._reserve
             self._reserve = None
-            retirement = asyncio.ensure_future(_retire(worker))
+            retirement = asyncio.ensure_future(self._retire(worker))
             self._retiring[retirement] = worker
             retirement.add_done_callback(self._retiring.pop)
+
+    async def _retire(self, worker: Worker) -> None:
+        """End an app-server when its turns are over; those that only wait for a client get a while."""
+        deadline = _now() + PARKED_GRACE_S
+        try:
+            while worker.load > 0 or (worker.parked > 0 and _now() < deadline and self._may_linger(worker)):
+                await asyncio.wait((worker.process.exited,), timeout=RETIREMENT_LOOK_S)
+                if worker.process.exited.done():
+                    return
+        finally:
+            await asyncio.shield(worker.process.stop())
+
+    def _may_linger(self, worker: Worker) -> bool:
+        """Tell whether there is room for a replaced app-server: as many as serve, or they would fill the memory."""
+        return worker in list(self._retiring.values())[-self._count :]
 
     def _is_outgrown(self, worker: Worker) -> bool:
         return (
@@ -246,18 +261,6 @@ class Pool:
         workers = [*self._all(), *self._retiring.values()]
         self._serving, self._reserve = [], None
         await asyncio.gather(*(worker.process.stop() for worker in workers), *self._retiring, return_exceptions=True)
-
-
-async def _retire(worker: Worker) -> None:
-    """End an app-server when its turns are over; those that only wait for a client get a while."""
-    deadline = _now() + PARKED_GRACE_S
-    try:
-        while worker.load > 0 or (worker.parked > 0 and _now() < deadline):
-            await asyncio.wait((worker.process.exited,), timeout=RETIREMENT_LOOK_S)
-            if worker.process.exited.done():
-                return
-    finally:
-        await asyncio.shield(worker.process.stop())
 
 
 async def _probe(worker: Worker) -> None:
