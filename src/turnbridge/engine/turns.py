@@ -29,7 +29,17 @@ from turnbridge.turn.events import (
     TurnIncomplete,
     Usage,
 )
-from turnbridge.turn.items import NARRATION, FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
+from turnbridge.turn.items import (
+    NARRATION,
+    FilePart,
+    FunctionCallOutput,
+    ImagePart,
+    Item,
+    Message,
+    Part,
+    TextPart,
+    is_models,
+)
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
 from turnbridge.turn.values import replace
 
@@ -128,7 +138,7 @@ class TurnRunner:
             kept = self._watch.over(warm.conversation)
             return kept, kept.run(warm.rest, request)
         history = self._calls.restored(request)
-        served.thread = "replayed" if any(map(_is_models, history)) else "fresh"
+        served.thread = "replayed" if any(map(is_models, history)) else "fresh"
         conversation = self._watch.over(await self._backend.open(replace(request, items=history)))
         return conversation, conversation.run()
 
@@ -305,10 +315,6 @@ async def _checked(rule: Conformance, source: Batches) -> Batches:
             answer.add(batch)
             problem = answer.problem(rule)
             yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
-
-
-def _is_models(item: Item) -> bool:
-    return not isinstance(item, Message) or item.role == "assistant"
 
 
 def _is_ready(item: Item) -> bool:
