@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from turnbridge.turn.errors import BackendUnavailable, RateLimited
@@ -53,16 +52,23 @@ class Admission:
         """Return how many requests wait."""
         return sum(map(len, self._queues.values()))
 
-    @contextlib.asynccontextmanager
-    async def admitted(self, client: str, turns: int = 1) -> AsyncIterator[float]:
-        """Wait until `turns` may run, yield the seconds that it took, and make room when they are over."""
-        size = min(turns, self._rules.turns)
-        with self._share(client, turns):
-            waited_s = await self._enter(client, size)
-            try:
-                yield waited_s
-            finally:
-                self._end(size)
+    def admitted(self, client: str, turns: int = 1) -> "Place":
+        """Return a context in which `turns` may run."""
+        return Place(self, client, turns)
+
+    async def enter(self, client: str, turns: int) -> float:
+        """Start these turns as soon as they may run; return the seconds that it took."""
+        self._take_share(client, turns)
+        try:
+            return await self._start_when_possible(client, min(turns, self._rules.turns))
+        except BaseException:
+            self._give_share_back(client, turns)
+            raise
+
+    def leave(self, client: str, turns: int) -> None:
+        """Make room: these turns are over."""
+        self._end(min(turns, self._rules.turns))
+        self._give_share_back(client, turns)
 
     def close(self) -> None:
         """Let nobody in any more; those who wait are told so."""
@@ -80,12 +86,10 @@ class Admission:
                 await self._idle.wait()
         return self.running == 0
 
-    @contextlib.contextmanager
-    def _share(self, client: str, turns: int) -> Iterator[None]:
-        """Hold a part of what the client may have at once."""
+    def _take_share(self, client: str, turns: int) -> None:
+        """Take a part of what the client may have at once."""
         bound = self._rules.turns_per_client
         if bound is None:
-            yield
             return
         size = min(turns, bound)
         held = self._shares[client]
@@ -96,15 +100,16 @@ class Admission:
                 retry_after=COME_BACK_S,
             )
         self._shares[client] += size
-        try:
-            yield
-        finally:
-            self._shares[client] -= size
-            if not self._shares[client]:
-                del self._shares[client]
 
-    async def _enter(self, client: str, turns: int) -> float:
-        """Start these turns as soon as they may run; return how long that took."""
+    def _give_share_back(self, client: str, turns: int) -> None:
+        bound = self._rules.turns_per_client
+        if bound is None:
+            return
+        self._shares[client] -= min(turns, bound)
+        if not self._shares[client]:
+            del self._shares[client]
+
+    async def _start_when_possible(self, client: str, turns: int) -> float:
         if self._closed:
             raise _closing()
         if not self._queues and self.running + turns <= self._rules.turns:
@@ -174,6 +179,23 @@ class Admission:
         self._admit_next()
         if self.running == 0:
             self._idle.set()
+
+
+class Place:
+    """A place among the turns that run, for as long as the context lasts."""
+
+    def __init__(self, admission: Admission, client: str, turns: int) -> None:
+        self._admission = admission
+        self._client = client
+        self._turns = turns
+
+    async def __aenter__(self) -> float:
+        """Wait for the place; return the seconds that it took."""
+        return await self._admission.enter(self._client, self._turns)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Make room."""
+        self._admission.leave(self._client, self._turns)
 
 
 def _closing() -> BackendUnavailable:

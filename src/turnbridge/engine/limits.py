@@ -11,7 +11,7 @@ from turnbridge.turn.items import NARRATION
 class Gated(NamedTuple):
     """What may pass, and whether the answer ends here."""
 
-    events: list[TurnEvent]
+    events: Sequence[TurnEvent]
     cut: Literal["stop", "length"] | None = None
 
 
@@ -28,7 +28,7 @@ class OutputLimit:
     def feed(self, events: Sequence[TurnEvent]) -> Gated:
         """Return what of `events` may pass."""
         if not self._stop and self._budget is None:
-            return Gated(list(events))
+            return Gated(events)
         passed: list[TurnEvent] = []
         for event in events:
             gated = self._one(event)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, TypeGuard
 from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import OutputLimit
 from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
-from turnbridge.engine.timing import TimedConversation, Watch
+from turnbridge.engine.timing import TurnClock, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
 from turnbridge.engine.warm_threads import Told, WarmThreads
@@ -83,64 +83,66 @@ class TurnRunner:
         """
         served = served or Served()
         try:
-            items = await self._ready_items(request)
-            ready = request if items == request.items else replace(request, items=items)
-            if ready.model in self._without_summary and not ready.summary_needed:
-                ready = replace(ready, summary=None)
+            ready = await self._ready(request)
             # As long as nothing has been told, a turn may begin again.
             for attempt in itertools.count(1):
-                async with aclosing(self._attempt(ready, served)) as batches:
-                    first = await anext(batches)
-                    if not request.streamed:
-                        # The client hears nothing before the end, so everything up to it may begin again.
-                        first = [*first, *[event async for batch in batches for event in batch]]
+                turn, first = await self._begun(ready, served)
+                try:
                     if (again := await self._again(ready, first, attempt)) is not None:
                         ready = again
                         continue
                     yield first
-                    async for batch in batches:
-                        yield batch
+                    if turn is not None:
+                        async for batch in turn.batches:
+                            self._keep(turn, batch[-1])
+                            yield batch
                     return
+                finally:
+                    if turn is not None:
+                        await turn.over()
         except GatewayError as error:
             yield [TurnFailed(error)]
 
-    async def _attempt(self, request: TurnRequest, served: Served) -> Batches:
-        """Yield one attempt at the turn; its conversation is then kept if it may go on, else given up.
+    async def _begun(self, request: TurnRequest, served: Served) -> "tuple[_Turn | None, list[TurnEvent]]":
+        """Begin a turn, and return it with its first batch; with all of them, if its client waits for the whole.
 
         That Codex died before the turn could begin is told like any other failure.
         """
-        conversation: TimedConversation | None = None
-        kept = False
+        turn: _Turn | None = None
+        first: list[TurnEvent] = []
         try:
-            told = Told(request)
-            conversation, source = await self._begin(told, served)
-            rules = ToolRules(conversation, request)
-            async with aclosing(self._shaped(conversation, request, rules, source)) as batches:
-                async for batch in batches:
-                    # Before the client hears the end: its next request may come at once.
-                    kept = self._keep(conversation.inner, told, rules, batch[-1])
-                    yield batch
+            turn = await self._open(request, served)
+            async for batch in turn.batches:
+                first += batch
+                self._keep(turn, batch[-1])
+                if request.streamed:
+                    break
         except BackendLost as error:
-            yield [TurnFailed(error)]
-        finally:
-            if conversation is not None and not kept:
-                conversation.close()
+            first.append(TurnFailed(error))
+        except BaseException:
+            if turn is not None:
+                await turn.over()
+            raise
+        return turn, first
 
-    async def _begin(self, told: Told, served: Served) -> tuple[TimedConversation, Batches]:
+    async def _open(self, request: TurnRequest, served: Served) -> "_Turn":
         """Return the answer to come: of the turn or thread that a request continues, or of one that replays it."""
-        request = told.request
+        told = Told(request)
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
-            parked = self._watch.over(claim.conversation)
-            return parked, parked.resume(claim.outputs)
+            return self._turn(told, claim.conversation, claim.conversation.resume(claim.outputs))
         if (warm := self._warm.take(told)) is not None:
             served.thread = "warm"
-            kept = self._watch.over(warm.conversation)
-            return kept, kept.run(warm.rest, request)
+            return self._turn(told, warm.conversation, warm.conversation.run(warm.rest, request))
         history = self._calls.restored(request)
         served.thread = "replayed" if any(map(is_models, history)) else "fresh"
-        conversation = self._watch.over(await self._backend.open(replace(request, items=history)))
-        return conversation, conversation.run()
+        conversation = await self._backend.open(replace(request, items=history))
+        return self._turn(told, conversation, conversation.run())
+
+    def _turn(self, told: Told, conversation: Conversation, source: Batches) -> "_Turn":
+        turn = _Turn(told, conversation, TurnClock(self._watch, conversation), source)
+        turn.batches = self._shaped(turn, source)
+        return turn
 
     async def _again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> TurnRequest | None:
         """Return what to run instead of a turn that failed before it said anything, if something may help."""
@@ -156,22 +158,33 @@ class TurnRunner:
             return replace(request, summary=None)
         return request if await self._backend.serves_otherwise(request, failed.error) else None
 
-    def _keep(self, conversation: Conversation, told: Told, rules: ToolRules, ending: TurnEvent) -> bool:
-        """Keep a conversation that waits for its client, or that its client may go on with."""
-        request = told.request
+    def _keep(self, turn: "_Turn", ending: TurnEvent) -> None:
+        """Keep a conversation that waits for its client, or that its client may go on with.
+
+        Before the client hears the end: its next request may come at once.
+        """
+        request, conversation, rules = turn.told.request, turn.conversation, turn.rules
         if isinstance(ending, CallsAwaited) and rules.leg is not None:
             if ending.usage.estimated or not request.awaits_outputs or not conversation.alive:
                 # After an answer that broke off, the turn would only fail, and a replay does not. Nor does every Codex
                 # wait for outputs.
                 self._calls.remember(request.client, rules.leg)
-                return False
+                return
             self._calls.park(request, conversation, rules.leg)
-            return True
+            turn.kept = True
+            return
         whole = isinstance(ending, TurnCompleted) and not ending.usage.estimated
         if whole and not rules.intervened and conversation.alive:
-            self._warm.keep(told, rules.said, conversation)
-            return True
-        return False
+            self._warm.keep(turn.told, rules.said, conversation)
+            turn.kept = True
+
+    async def _ready(self, request: TurnRequest) -> TurnRequest:
+        """Return the request as it can be shown to the model."""
+        items = await self._ready_items(request)
+        ready = request if items == request.items else replace(request, items=items)
+        if ready.model in self._without_summary and not ready.summary_needed:
+            return replace(ready, summary=None)
+        return ready
 
     async def _ready_items(self, request: TurnRequest) -> tuple[Item, ...]:
         """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
@@ -203,70 +216,98 @@ class TurnRunner:
             return TextPart(text=await self._media.file_text(part))
         return part
 
-    def _shaped(self, conversation: Conversation, request: TurnRequest, rules: ToolRules, source: Batches) -> Batches:
+    def _shaped(self, turn: "_Turn", source: Batches) -> Batches:
         """Return an answer of the shape that the client asked for."""
-        limited = self._limited(conversation, rules, source, request)
+        request = turn.told.request
+        limited = self._limited(turn, source)
         rule = _rule(request)
         if rule is None:
             return limited
-        return (
-            _checked(rule, limited) if request.streamed else self._repaired(rule, conversation, request, rules, limited)
-        )
+        return _checked(rule, limited) if request.streamed else self._repaired(rule, turn, limited)
 
-    async def _repaired(
-        self, rule: Conformance, conversation: Conversation, request: TurnRequest, rules: ToolRules, source: Batches
-    ) -> Batches:
+    async def _repaired(self, rule: Conformance, turn: "_Turn", source: Batches) -> Batches:
         """Yield an answer that conforms; one that does not is first given one chance to be repaired."""
         answer = await _whole(source)
         problem = answer.problem(rule)
         if problem is not None:
             correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
-            rules.intervened = True
-            answer = await _whole(self._limited(conversation, rules, conversation.run([correction]), request))
+            turn.rules.intervened = True
+            answer = await _whole(self._limited(turn, turn.conversation.run([correction])))
             problem = answer.problem(rule)
         yield answer.events if problem is None else [*answer.events[:-1], _rejected(problem, answer.usage)]
 
-    async def _limited(
-        self, conversation: Conversation, rules: ToolRules, source: Batches, request: TurnRequest
-    ) -> Batches:
+    async def _limited(self, turn: "_Turn", source: Batches) -> Batches:
         """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there.
 
         Legs that only correct the model join the one that the client sees.
         """
+        request, rules, clock = turn.told.request, turn.rules, turn.clock
         limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer)
-        said: list[str] = []
+        said: list[Sequence[TurnEvent]] = []
         following: Batches | None = source
         while following is not None:
             current, following = following, None
             async with aclosing(current) as batches:
+                clock.wait()
                 async for batch in batches:
+                    clock.heard()
                     allowed, following = rules.judge(batch)
-                    gated = limit.feed(allowed)
-                    said += _texts(gated.events)
-                    if gated.cut is not None:
-                        conversation.close()
+                    events, cut = limit.feed(allowed)
+                    said.append(events)
+                    if cut is not None:
+                        turn.conversation.close()
                         # Codex gives no count for a turn that was interrupted.
-                        yield [*gated.events, _cut(gated.cut, rules.spent + self._estimate(request, said))]
+                        yield [*events, _cut(cut, rules.spent + self._estimate(request, said))]
                         return
-                    if gated.events:
-                        gated.events[-1] = self._counted(gated.events[-1], request, said, rules.spent)
-                        yield gated.events
+                    if events:
+                        yield self._counted(events, request, said, rules.spent)
                     if following is not None:
                         break
+                    clock.wait()
 
-    def _counted(self, event: TurnEvent, request: TurnRequest, said: list[str], spent: Usage) -> TurnEvent:
-        """Return the event with a count, if it is the end of an answer for which Codex has none."""
-        if isinstance(event, TurnIncomplete) and event.usage.estimated:
-            return replace(event, usage=spent + self._estimate(request, said))
-        return event
+    def _counted(
+        self, events: Sequence[TurnEvent], request: TurnRequest, said: Sequence[Sequence[TurnEvent]], spent: Usage
+    ) -> Sequence[TurnEvent]:
+        """Return the events with a count, if they are the end of an answer for which Codex has none."""
+        ending = events[-1]
+        if isinstance(ending, TurnIncomplete) and ending.usage.estimated:
+            return [*events[:-1], replace(ending, usage=spent + self._estimate(request, said))]
+        return events
 
-    def _estimate(self, request: TurnRequest, said: list[str]) -> Usage:
+    def _estimate(self, request: TurnRequest, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
+        told = [
+            event.text
+            for events in said
+            for event in events
+            if isinstance(event, TextDelta | SummaryDelta | ReasoningDelta)
+        ]
         return Usage(
             input=self._tokenizer.count("\n".join(shown)),
-            output=self._tokenizer.count("".join(said)),
+            output=self._tokenizer.count("".join(told)),
             estimated=True,
         )
+
+
+class _Turn:
+    """A turn that runs, in a conversation that is given up when it is over unless somebody keeps it."""
+
+    def __init__(self, told: Told, conversation: Conversation, clock: TurnClock, batches: Batches) -> None:
+        self.told = told
+        self.conversation = conversation
+        self.clock = clock
+        self.batches = batches
+        self.rules = ToolRules(conversation, told.request)
+        self.kept = False
+
+    async def over(self) -> None:
+        """Listen no more."""
+        try:
+            await self.batches.aclose()
+        finally:
+            self.clock.stop()
+            if not self.kept:
+                self.conversation.close()
 
 
 def _cut(at: Literal["stop", "length"], usage: Usage) -> TurnEvent:
@@ -349,10 +390,6 @@ def _schema_message(output: JsonOfSchema) -> Message:
     schema = json.dumps(output.schema, ensure_ascii=False)
     text = f"Answer only with JSON named `{output.name}`{about} that conforms to this JSON Schema:\n{schema}"
     return Message(role="developer", parts=(TextPart(text=text),))
-
-
-def _texts(events: Sequence[TurnEvent]) -> list[str]:
-    return [event.text for event in events if isinstance(event, TextDelta | SummaryDelta | ReasoningDelta)]
 
 
 def _text_of(item: Item) -> str:
