@@ -25,8 +25,8 @@ RECORDED: dict[str, Any] = json.loads(
 )
 THREAD: str = RECORDED["answers"]["thread/start"]["thread"]["id"]
 TURN: str = RECORDED["answers"]["turn/start"]["turn"]["id"]
-# Of a turn: that it has begun, that its message has, and a delta.
-LINES_TO_FIRST_DELTA = 3
+# Of a turn: that its message has begun, and a delta.
+LINES_TO_FIRST_DELTA = 2
 # Large enough for any request in one go.
 READ_BYTES = 1 << 20
 # How long the gateway may leave a line unread before it gets the next one all the same.
@@ -120,13 +120,13 @@ class AppServer:
 @functools.cache
 def turn_lines(deltas: int) -> tuple[bytes, ...]:
     """Return the notifications of a turn with so many deltas, as if it had been recorded so."""
-    _echo, started, item, delta, _, raw, usage, completed = json.loads(json.dumps(RECORDED["turn"]))
+    _echo, item, delta, _, raw, usage, completed = json.loads(json.dumps(RECORDED["turn"]))
     # The words of `bench.client.pieces`.
     words = [f"w{number % 1000:03} " for number in range(deltas)]
     raw["params"]["item"]["content"][0]["text"] = "".join(words)
     completed["params"]["turn"]["items"][0]["text"] = "".join(words)
     said = [{**delta, "params": {**delta["params"], "delta": word}} for word in words]
-    return tuple(map(_encoded, (started, item, *said, raw, usage, completed)))
+    return tuple(map(_encoded, (item, *said, raw, usage, completed)))
 
 
 def write(data: bytes) -> None:

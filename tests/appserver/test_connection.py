@@ -134,7 +134,7 @@ async def test_unknown_notifications_and_those_of_other_threads_are_counted() ->
     peer = Peer()
     inbox = peer.connection.subscribe("mine")
     unknown: JsonObject = {"method": "thread/invented", "params": {"threadId": "mine"}}
-    peer.says(unknown, unknown, recorded("turn/started"), {"id": 9, "result": {}})
+    peer.says(unknown, unknown, recorded("turn/completed"), {"id": 9, "result": {}})
     assert waiting(inbox) == []
     assert peer.connection.skipped == Counter({"thread/invented": 2, "late": 1, "answer": 1})
 
@@ -143,7 +143,7 @@ async def test_a_known_notification_of_another_shape_fails_every_turn_that_waits
     peer = Peer()
     inboxes = [peer.connection.subscribe("mine"), peer.connection.subscribe("yours")]
     call = peer.connection.send("any", None)
-    peer.connection.receive(about("mine", recorded("turn/started")))
+    peer.connection.receive(about("mine", recorded("turn/completed")))
     peer.says({"method": "item/agentMessage/delta", "params": {"threadId": "mine", "delta": 5}})
     assert len(await inboxes[0].batch()) == 1, "what was told before stands"
     for inbox in inboxes:
@@ -151,28 +151,43 @@ async def test_a_known_notification_of_another_shape_fails_every_turn_that_waits
             await inbox.batch()
     assert not call.done()
     later = peer.connection.subscribe("later")
-    peer.connection.receive(about("later", recorded("turn/started")))
+    peer.connection.receive(about("later", recorded("turn/completed")))
     assert len(waiting(later)) == 1
 
 
-async def test_a_reader_that_waits_for_a_turn_sleeps_through_echoes_and_the_start_and_then_gets_all() -> None:
+THE_START_IS_ANSWERED = None
+ECHO = recorded("rawResponseItem/completed")
+OPENING = next(line for line in LINES if '"item/started"' in json.dumps(line) and '"agentMessage"' in json.dumps(line))
+WORDS = recorded("item/agentMessage/delta")
+THOUGHT = next(line for line in LINES if '"item/started"' in json.dumps(line) and '"reasoning"' in json.dumps(line))
+
+
+@pytest.mark.parametrize(
+    ("asleep", "awake"),
+    [
+        pytest.param([ECHO, THE_START_IS_ANSWERED, OPENING], WORDS, id="words"),
+        pytest.param([ECHO, THE_START_IS_ANSWERED], THOUGHT, id="a thought that begins"),
+        pytest.param([ECHO, OPENING, WORDS], THE_START_IS_ANSWERED, id="words that came before the answer"),
+        pytest.param([THE_START_IS_ANSWERED], ECHO, id="an echo that comes late"),
+    ],
+)
+async def test_a_reader_sleeps_until_a_turn_says_something_and_then_gets_all(
+    asleep: list[JsonObject | None], awake: JsonObject | None
+) -> None:
     peer = Peer()
     inbox = peer.connection.subscribe("mine")
     inbox.doze()
     reading = asyncio.ensure_future(inbox.batch())
-    await asyncio.sleep(0)
-
-    told = [recorded("rawResponseItem/completed"), recorded("turn/started"), recorded("item/agentMessage/delta")]
-    for line in told[:-1]:
-        peer.connection.receive(about("mine", line))
+    for line in [*asleep, awake]:
         await asyncio.sleep(0)
         assert not reading.done()
-    peer.connection.receive(about("mine", told[-1]))
+        if line is THE_START_IS_ANSWERED:
+            inbox.rouse()
+        else:
+            peer.connection.receive(about("mine", line))
 
-    assert [type(note) for note in await reading] == [NOTIFICATIONS[str(line["method"])] for line in told]
-    assert waiting(inbox) == []
-    peer.connection.receive(about("mine", told[0]))
-    assert len(waiting(inbox)) == 1, "from then on everything is read as it comes"
+    told = [line["method"] for line in [*asleep, awake] if line is not None]
+    assert [type(note) for note in await reading] == [NOTIFICATIONS[str(method)] for method in told]
 
 
 async def test_a_failure_wakes_a_reader_that_waits_for_a_turn() -> None:
@@ -269,7 +284,7 @@ async def test_the_end_of_the_pipe_fails_everybody_with_the_same_error() -> None
     call = asyncio.ensure_future(peer.connection.call("any", None, dict[str, int]))
     sent, inbox = peer.connection.send("any", None), peer.connection.subscribe("mine")
     await asyncio.sleep(0)
-    peer.connection.receive(about("mine", recorded("turn/started")))
+    peer.connection.receive(about("mine", recorded("turn/completed")))
     peer.connection.end(ended)
     assert len(await inbox.batch()) == 1, "what was told before stands"
     later = peer.connection.subscribe("later")

@@ -32,7 +32,6 @@ async def failed_turn(directory: Path, limits: JsonObject) -> QuotaExhausted:
             turn: JsonObject = {"id": "turn", "status": "inProgress"}
             said: list[Json] = [
                 {"id": asked["id"], "result": {"turn": turn}},
-                {"method": "turn/started", "params": {"threadId": "thread", "turn": turn}},
                 {
                     "method": "turn/completed",
                     "params": {"threadId": "thread", "turn": {"id": "turn", "status": "failed", "error": SPENT}},

@@ -99,8 +99,8 @@ class AppServer:
 
     def _run(self, number: int, thread: str) -> None:
         wish = self._wishes[thread]
-        echo, started, item, *rest = RECORDED["turn"]
-        for message in (echo, {"id": number, "result": RECORDED["answers"]["turn/start"]}, started, item):
+        echo, item, *rest = RECORDED["turn"]
+        for message in (echo, {"id": number, "result": RECORDED["answers"]["turn/start"]}, item):
             self.say(about(thread, message))
         if is_due(wish, "before") and FAULTS[wish["fault"]](self, thread):
             return

@@ -100,7 +100,7 @@ async def test_every_line_of_the_backend_names_its_app_server_and_where_it_ran(t
     assert {line["worker_pid"] for line in backend} == {worker.process.pid}
     assert [line["method"] for line in backend if "thread_id" not in line] == ["thread/start"]
     assert len({line["thread_id"] for line in backend if "thread_id" in line}) == 1
-    (turn,) = {line["turn_id"] for line in backend if line["method"] == "turn/started"}
+    (turn,) = {line["turn_id"] for line in backend if line["method"] == "turn/completed"}
     assert backend[-1]["turn_id"] == turn
 
 

@@ -20,9 +20,10 @@ from turnbridge.wire.codex.older import OlderNotification
 from turnbridge.wire.codex.rpc_check import RpcCheck
 from turnbridge.wire.codex.schema import (
     NOTIFICATIONS,
+    ItemStarted,
     Notification,
+    RawItemCompleted,
     ToolCallAsked,
-    TurnStarted,
 )
 
 log = structlog.get_logger(__name__)
@@ -69,17 +70,18 @@ class Inbox:
             self.overflowed()
             return
         self._notes.append(note)
-        if self._dozing:
-            self._dozing = not isinstance(note, TurnStarted)
-        elif self._reader is not None:
+        if self._reader is not None and not self._dozing and not _opens_message(note):
             self._wake()
 
     def doze(self) -> None:
-        """Let the reader sleep until something is said in the turn that is about to start.
-
-        Before it, Codex echoes what was injected, and then tells of the start itself: that is read with what follows.
-        """
+        """Let the reader sleep while a turn is being started: what Codex tells then is an echo of what was injected."""
         self._dozing = True
+
+    def rouse(self) -> None:
+        """Let the reader hear of the turn that has been started."""
+        self._dozing = False
+        if not all(isinstance(note, RawItemCompleted) for note in self._notes):
+            self._wake()
 
     def fail(self, error: GatewayError) -> None:
         """End the inbox: its reader gets what is there, then the error."""
@@ -160,13 +162,7 @@ class Connection:
             raise
         finally:
             timer.cancel()
-        try:
-            return msgspec.json.decode(raw, type=result)
-        except msgspec.MsgspecError as error:
-            log.error("codex_answer_broken", method=method, error=str(error))
-            raise InternalFault(
-                f"Codex answered `{method}` in a way that this version of Turnbridge cannot read."
-            ) from error
+        return understood(raw, method, result)
 
     def send(self, method: str, params: Json) -> asyncio.Future[msgspec.Raw]:
         """Ask Codex; return its answer to come."""
@@ -303,6 +299,22 @@ class Connection:
             self._write(jsonrpc.encode_result(request_id, DECLINES[method]))
         else:
             self._write(jsonrpc.encode_refusal(request_id, NOBODY))
+
+
+def understood(raw: msgspec.Raw, method: str, result: type[T]) -> T:
+    """Return an answer to a call of `method`."""
+    try:
+        return msgspec.json.decode(raw, type=result)
+    except msgspec.MsgspecError as error:
+        log.error("codex_answer_broken", method=method, error=str(error))
+        raise InternalFault(
+            f"Codex answered `{method}` in a way that this version of Turnbridge cannot read."
+        ) from error
+
+
+def _opens_message(note: Note) -> bool:
+    """Tell whether a notification only says that a message begins: that is read with its first words."""
+    return isinstance(note, ItemStarted) and note.item.type == "agentMessage"
 
 
 def _fail(answer: "asyncio.Future[msgspec.Raw]", error: GatewayError) -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 import msgspec
 import structlog
 
-from turnbridge.appserver.connection import CallRefused, Note
+from turnbridge.appserver.connection import CallRefused, Note, understood
 from turnbridge.appserver.reaching import Reaching
 from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker
@@ -103,7 +103,7 @@ class CodexConversation:
         self._count(running=False, parked=False)
         self._connection.unsubscribe(self._thread_id)
         if self._started is not None:
-            self._interrupt(self._decoder.turn_id, self._started)
+            self._interrupt(self._started)
 
     async def _begin(self, items: Sequence[Item], request: TurnRequest) -> None:
         """Start a turn, after showing the model these items."""
@@ -115,8 +115,9 @@ class CodexConversation:
             allow_truncation=request.allow_truncation,
             may_try_again=Reaching(self._worker.connect_timeout_s).may_try_again,
         )
+        self._inbox.doze()
         self._started = self._start_turn()
-        self._started.add_done_callback(self._fail_if_refused)
+        self._started.add_done_callback(self._turn_begins)
 
     async def _go_on(self, outputs: Sequence[FunctionCallOutput]) -> None:
         """Let the turn that waits go on."""
@@ -125,7 +126,6 @@ class CodexConversation:
         self._answer()
 
     def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
-        self._inbox.doze()
         return self._connection.send("turn/start", turn_start_params(self._thread_id, self._request))
 
     def _reply(self, output: FunctionCallOutput) -> JsonObject:
@@ -154,7 +154,7 @@ class CodexConversation:
         await begin()
         while not self._decoder.ended:
             try:
-                events = self._understood(await self._notes())
+                events = self._understood(await (self._rest_of_calls() if self._calls_wait else self._inbox.batch()))
             except TimeoutError:
                 events = self._decoder.release_calls()
             except GatewayError as error:
@@ -172,11 +172,15 @@ class CodexConversation:
         self._worker.parked += int(parked) - int(self._parked)
         self._running, self._parked = running, parked
 
-    async def _notes(self) -> list[Note]:
-        """Wait for what Codex tells; raises `TimeoutError` if calls wait and the rest of their batch does not come."""
-        if not self._asked or not self._decoder.holds_calls:
-            return await self._inbox.batch()
-        # If the provider's answer breaks off after a call, Codex waits for the call's output in silence.
+    @property
+    def _calls_wait(self) -> bool:
+        return bool(self._asked) and self._decoder.holds_calls
+
+    async def _rest_of_calls(self) -> list[Note]:
+        """Wait for what Codex tells; raises `TimeoutError` if the rest of a batch of calls does not come.
+
+        If the provider's answer breaks off after a call, Codex waits for the call's output in silence.
+        """
         async with asyncio.timeout(self._patience_s()):
             return await self._inbox.batch()
 
@@ -217,20 +221,23 @@ class CodexConversation:
                         param=lost.param,
                     )
 
-    def _fail_if_refused(self, started: asyncio.Future[msgspec.Raw]) -> None:
-        error = None if started.cancelled() else started.exception()
-        if isinstance(error, GatewayError):
+    def _turn_begins(self, started: asyncio.Future[msgspec.Raw]) -> None:
+        """Learn which turn is ours. What Codex may have told of it before that is not lost: it is read from here on."""
+        try:
+            self._decoder.turn_id = self._turn_id(started.result())
+            self._inbox.rouse()
+        except GatewayError as error:
             self._inbox.fail(error)
 
-    def _interrupt(self, turn_id: str | None, started: asyncio.Future[msgspec.Raw]) -> None:
+    def _turn_id(self, answer: msgspec.Raw) -> str | None:
+        return understood(answer, "turn/start", schema.TurnStartResult).turn.id
+
+    def _interrupt(self, started: asyncio.Future[msgspec.Raw]) -> None:
         """Stop the turn without waiting: Codex does not answer an interrupt that comes too late."""
-        if turn_id is None and not started.done():
-            started.add_done_callback(lambda _: self._interrupt(None, started))
-            return
-        if turn_id is None and not started.cancelled() and started.exception() is None:
-            turn_id = msgspec.json.decode(started.result(), type=schema.TurnStartResult).turn.id
-        if turn_id is not None:
-            self._connection.cast("turn/interrupt", {"threadId": self._thread_id, "turnId": turn_id})
+        if not started.done():
+            started.add_done_callback(self._interrupt)
+        elif self._decoder.turn_id is not None:
+            self._connection.cast("turn/interrupt", {"threadId": self._thread_id, "turnId": self._decoder.turn_id})
 
     async def _add_reset_time(self, error: GatewayError) -> None:
         """Add to an exhausted quota when it comes back, if Codex knows it."""

@@ -12,7 +12,7 @@ from turnbridge.appserver.worker import Worker
 from turnbridge.turn.events import FunctionCallDone, TurnEvent
 from turnbridge.turn.items import FunctionCallOutput, Item, Part
 from turnbridge.turn.request import TurnRequest
-from turnbridge.wire.codex import v1
+from turnbridge.wire.codex import schema, v1
 from turnbridge.wire.codex.flat_turn import flat_history, flat_outputs
 from turnbridge.wire.codex.older import Told, V1Translator
 from turnbridge.wire.codex.spoken_calls import SpokenCalls
@@ -80,11 +80,21 @@ class V1Conversation(CodexConversation):
         return SpokenCalls((tool.name for tool in self._request.tools), lambda: f"call_{secrets.token_hex(12)}")
 
     def _read(self, notes: Iterable[Told]) -> list[TurnEvent]:
-        events = self._spoken.read(super()._read(notes))
+        said: list[TurnEvent] = []
+        for note in notes:
+            # The answer to its start does not name a turn, so what is told is taken to be of the one that runs.
+            self._decoder.turn_id = note.turn.id if isinstance(note, schema.TurnCompleted) else note.turn_id
+            said += super()._read([note])
+        events = self._spoken.read(said)
         self._called |= {event.call_id: event.name for event in events if isinstance(event, FunctionCallDone)}
         return events
 
-    def _interrupt(self, turn_id: str | None, started: asyncio.Future[msgspec.Raw]) -> None:
+    def _turn_id(self, answer: msgspec.Raw) -> str | None:
+        """Codex names it in the first notification."""
+        del answer
+        return self._decoder.turn_id
+
+    def _interrupt(self, started: asyncio.Future[msgspec.Raw]) -> None:
         """Stop the turn without waiting."""
-        del turn_id, started
+        del started
         self._connection.cast("interruptConversation", v1.interrupt_params(self._thread_id))

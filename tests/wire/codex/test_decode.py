@@ -18,7 +18,6 @@ from turnbridge.wire.codex.errors import CONTEXT_WORDS
 
 THREAD, TURN = "thread-1", "turn-1"
 GONE = errors.BackendUnavailable("Codex ended.")
-STARTED = schema.TurnStarted(THREAD, schema.TurnRef(TURN, "inProgress"))
 COMPLETED = schema.TurnCompleted(THREAD, schema.TurnRef(TURN, "completed"))
 RETRIED = schema.ErrorReported(THREAD, TURN, schema.TurnError("Reconnecting... 1/5"), will_retry=True)
 ENDS = (
@@ -55,7 +54,8 @@ def raw_thought(item_id: str, summary: list[str], content: list[str] | None) -> 
 
 def decoded(*notes: schema.Notification, decoder: TurnDecoder | None = None) -> list[ev.TurnEvent]:
     reader = decoder or TurnDecoder()
-    return [event for note in (STARTED, *notes) for event in reader.feed(note)]
+    reader.turn_id = TURN
+    return [event for note in notes for event in reader.feed(note)]
 
 
 @dataclass
@@ -96,7 +96,7 @@ def thought_notes(draw: st.DrawFn, item_id: str) -> tuple[list[schema.Notificati
 @st.composite
 def turns(draw: st.DrawFn) -> Turn:
     """A turn of several model calls, each of which may break and be tried again, up to its last notification."""
-    turn = Turn(notes=[whole(raw_message(None, "Hi", role="user"), turn_id="auto-compact-0"), STARTED])
+    turn = Turn(notes=[whole(raw_message(None, "Hi", role="user"), turn_id="auto-compact-0")])
     for number in range(draw(st.integers(0, 4))):
         kind = draw(st.sampled_from([message_notes, thought_notes]))
         notes, text = draw(kind(f"item_{number}"))
@@ -118,7 +118,7 @@ def turns(draw: st.DrawFn) -> Turn:
 @given(turns())
 def test_any_turn_gives_a_stream_that_keeps_its_promises(turn: Turn) -> None:
     decoder = TurnDecoder()
-    events = [event for note in turn.notes for event in decoder.feed(note)]
+    events = decoded(*turn.notes, decoder=decoder)
     check_stream(events)
     if turn.well:
         assert [event.text for event in events if isinstance(event, ev.MessageDone)] == turn.said
@@ -127,14 +127,14 @@ def test_any_turn_gives_a_stream_that_keeps_its_promises(turn: Turn) -> None:
     else:
         assert not isinstance(events[-1], ev.TurnCompleted)
     assert decoder.ended
-    assert [event for note in turn.notes for event in decoder.feed(note)] == decoder.close(GONE) == []
+    assert decoded(*turn.notes, decoder=decoder) == decoder.close(GONE) == []
 
 
 @given(turns(), st.data())
 def test_a_turn_that_codex_leaves_unfinished_ends_once_it_is_closed(turn: Turn, data: st.DataObject) -> None:
     decoder = TurnDecoder()
     notes = turn.notes[: data.draw(st.integers(0, len(turn.notes) - 1))]
-    check_stream([*(event for note in notes for event in decoder.feed(note)), *decoder.close(GONE)])
+    check_stream([*decoded(*notes, decoder=decoder), *decoder.close(GONE)])
 
 
 def test_notifications_of_other_turns_are_not_heard() -> None:
@@ -204,7 +204,7 @@ def test_a_provider_that_cannot_be_reached_is_tried_for_as_long_as_the_decoder_i
         return attempt < 3
 
     decoder = TurnDecoder(may_try_again=may_try_again)
-    decoder.feed(schema.TurnStarted(THREAD, schema.TurnRef(TURN, "inProgress")))
+    decoder.turn_id = TURN
     waiting = schema.ErrorReported(
         THREAD,
         TURN,

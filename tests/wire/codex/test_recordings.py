@@ -247,8 +247,12 @@ def notifications(lines: list[bytes]) -> list[schema.Notification]:
 
 def decoded(lines: list[bytes]) -> list[ev.TurnEvent]:
     """Return the events of a recorded turn."""
+    notes = notifications(lines)
+    ended = notes[-1]
+    assert isinstance(ended, schema.TurnCompleted)
     decoder = TurnDecoder()
-    return [event for note in notifications(lines) for event in decoder.feed(note)]
+    decoder.turn_id = ended.turn.id
+    return [event for note in notes for event in decoder.feed(note)]
 
 
 def comparable(events: list[ev.TurnEvent]) -> list[object]:

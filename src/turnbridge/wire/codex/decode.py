@@ -46,7 +46,7 @@ class _OpenReasoning:
 
 
 class TurnDecoder:
-    """Follows one turn from `turn/started` to its terminal event; later notifications are ignored.
+    """Follows one turn from its start to its terminal event; what is told of others, and later, is ignored.
 
     A turn that waits for outputs has ended for now; `resume` lets it go on.
     """
@@ -70,6 +70,7 @@ class TurnDecoder:
         self._usage = ev.Usage()
         self._unreachable = 0
         self.turn_id: str | None = None
+        """Which turn is followed; nothing is, as long as that is not known."""
         self.ended = False
 
     def resume(self) -> None:
@@ -85,9 +86,6 @@ class TurnDecoder:
             # Nearly all of them, so it is asked first.
             self._unreachable = 0
             return self._text(note.item_id, note.delta)
-        if isinstance(note, schema.TurnStarted):
-            self.turn_id = note.turn.id
-            return []
         if isinstance(note, schema.TurnCompleted):
             return self._turn_completed(note.turn) if note.turn.id == self.turn_id else []
         # Injected items are reported under a made-up turn id before the turn starts.

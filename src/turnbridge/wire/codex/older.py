@@ -92,21 +92,6 @@ class Translator:
 class V1Translator(Translator):
     """Translates what is told of one v1 conversation."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._turn_id: str | None = None
-
-    def translate(self, note: Told | OlderNotification) -> Sequence[Told]:
-        """Return what a current Codex would have told, the beginning of the turn included."""
-        turn_id = note.turn.id if isinstance(note, schema.TurnStarted | schema.TurnCompleted) else note.turn_id
-        began: list[Told] = []
-        if turn_id != self._turn_id:
-            self._turn_id = turn_id
-            began.append(
-                schema.TurnStarted(thread_id=note.thread_id, turn=schema.TurnRef(id=turn_id, status="inProgress"))
-            )
-        return [*began, *super().translate(note)]
-
     def _raw_item(self, item: CompletedItem) -> JsonObject | None:
         if item.type == "agentMessage":
             said: list[Json] = [{"type": "output_text", "text": item.text}]

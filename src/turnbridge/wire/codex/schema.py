@@ -46,13 +46,6 @@ class TurnRef(Wire, frozen=True):
     error: TurnError | None = None
 
 
-class TurnStarted(Wire, frozen=True):
-    """`turn/started`"""
-
-    thread_id: str
-    turn: TurnRef
-
-
 class ItemStarted(Wire, frozen=True):
     """`item/started`"""
 
@@ -135,8 +128,7 @@ class ToolCallAsked(Wire, frozen=True):
 
 
 Notification: TypeAlias = (
-    TurnStarted
-    | ItemStarted
+    ItemStarted
     | AgentMessageDelta
     | SummaryTextDelta
     | ReasoningTextDelta
@@ -147,7 +139,6 @@ Notification: TypeAlias = (
 )
 
 NOTIFICATIONS: dict[str, type[Notification]] = {
-    "turn/started": TurnStarted,
     "item/started": ItemStarted,
     "item/agentMessage/delta": AgentMessageDelta,
     "item/reasoning/summaryTextDelta": SummaryTextDelta,
@@ -178,6 +169,7 @@ UNWANTED_NOTIFICATIONS = (
     "thread/tokenUsage/updated",
     "turn/diff/updated",
     "turn/plan/updated",
+    "turn/started",
     "warning",
 )
 

@@ -1,0 +1,95 @@
+"""A turn belongs to whoever started it, whatever the order in which Codex tells of it."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.appserver.idle_worker import idle_worker
+from turnbridge.appserver.connection import Connection
+from turnbridge.appserver.conversation import CodexConversation
+from turnbridge.turn.errors import InternalFault
+from turnbridge.turn.events import MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.items import JsonObject, Message, TextPart
+from turnbridge.turn.request import TurnRequest
+from turnbridge.wire.codex.tools import ToolNames
+
+pytestmark = pytest.mark.anyio
+
+ASKED = TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),))
+
+
+def words(turn: str, text: str) -> JsonObject:
+    """Return the line that tells a piece of a turn's answer."""
+    params: JsonObject = {"threadId": "thread", "turnId": turn, "itemId": "msg", "delta": text}
+    return {"method": "item/agentMessage/delta", "params": params}
+
+
+def end(turn: str) -> JsonObject:
+    """Return the line that tells the end of a turn."""
+    return {"method": "turn/completed", "params": {"threadId": "thread", "turn": {"id": turn, "status": "completed"}}}
+
+
+ANSWER: JsonObject = {"result": {"turn": {"id": "ours", "status": "inProgress"}}}
+"""What Codex answers to the start of the turn; the line has no id yet."""
+
+
+class Codex:
+    """A Codex that says these lines one by one when a turn is started."""
+
+    def __init__(self, *lines: JsonObject) -> None:
+        self._lines = lines
+        self._saying: asyncio.Task[None] | None = None
+        self.connection = Connection(self._take)
+
+    def _take(self, line: bytes) -> None:
+        asked: JsonObject = json.loads(line)
+        if asked["method"] == "turn/start":
+            self._saying = asyncio.ensure_future(self._say(asked["id"]))
+
+    async def _say(self, number: object) -> None:
+        for line in self._lines:
+            said = line if "method" in line else {**line, "id": number}
+            self.connection.receive(json.dumps(said).encode() + b"\n")
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+
+async def events_of(codex: Codex, directory: Path) -> list[TurnEvent]:
+    """Return the events of a turn that is run on this Codex."""
+    worker = await idle_worker(directory, connection=codex.connection)
+    try:
+        conversation = CodexConversation(worker, "thread", ASKED, ToolNames(()))
+        return [event async for batch in conversation.run() for event in batch]
+    finally:
+        await worker.process.stop()
+
+
+@pytest.mark.parametrize("place", range(4))
+async def test_a_turn_is_told_whole_whenever_its_start_is_answered(place: int, tmp_path: Path) -> None:
+    lines = [words("ours", "one "), words("ours", "two"), end("ours")]
+    lines.insert(place, ANSWER)
+    assert await events_of(Codex(*lines), tmp_path) == [
+        MessageStarted("msg", None),
+        TextDelta("msg", "one "),
+        TextDelta("msg", "two"),
+        TurnCompleted(Usage()),
+    ]
+
+
+async def test_what_is_told_of_other_turns_is_not_ours(tmp_path: Path) -> None:
+    others = [words("another", "theirs"), end("another")]
+    codex = Codex(*others, ANSWER, *others, words("ours", "ours"), end("ours"))
+    assert await events_of(codex, tmp_path) == [
+        MessageStarted("msg", None),
+        TextDelta("msg", "ours"),
+        TurnCompleted(Usage()),
+    ]
+
+
+async def test_a_start_that_is_answered_in_another_shape_fails_the_turn(tmp_path: Path) -> None:
+    (failed,) = await events_of(Codex({"result": {"turn": 5}}, words("ours", "ours")), tmp_path)
+    assert isinstance(failed, TurnFailed)
+    assert isinstance(failed.error, InternalFault)
+    assert "`turn/start`" in failed.error.message
