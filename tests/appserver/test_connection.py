@@ -210,7 +210,7 @@ def test_every_line_that_is_read_in_one_go_says_the_same_as_in_two() -> None:
         message = jsonrpc.decode_line(line)
         shape = NOTIFICATIONS.get(message.method or "")
         told = notifications.read(line)
-        assert told == (None if shape is None else msgspec.json.decode(message.params, type=shape))
+        assert told == (None if shape is None else [msgspec.json.decode(message.params, type=shape)])
         methods.add(message.method)
 
     assert len(methods & NOTIFICATIONS.keys()) > 5

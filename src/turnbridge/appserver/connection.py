@@ -6,7 +6,8 @@ Knows nothing of processes: bytes come in through `receive`, and go out through 
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -37,6 +38,7 @@ CALL_TIMEOUT_S = 30.0
 
 
 _tool_call = msgspec.json.Decoder(ToolCallAsked)
+_thread_of = attrgetter("thread_id")
 
 
 # Some megabytes for a client that has stopped reading; a model that is read never gets so far ahead.
@@ -60,8 +62,8 @@ class Inbox:
         self.overflowed: Callable[[], None] = lambda: None
         """Called once if the notifications are not read; the thread's owner stops the turn."""
 
-    def put(self, note: Note, size: int) -> None:
-        """Add a notification of so many bytes, unless so many wait already that nobody seems to read them."""
+    def put(self, notes: Sequence[Note], size: int) -> None:
+        """Add notifications of so many bytes, unless so many wait already that nobody seems to read them."""
         if self._error is not None:
             return
         self._unread += size
@@ -69,8 +71,8 @@ class Inbox:
             self.fail(BackendUnavailable("The client read too slowly; the turn was interrupted.", code="slow_reader"))
             self.overflowed()
             return
-        self._notes.append(note)
-        if self._reader is not None and not self._dozing and not _opens_message(note):
+        self._notes += notes
+        if self._reader is not None and not self._dozing and not _only_opens_a_message(notes):
             self._wake()
 
     def doze(self) -> None:
@@ -204,12 +206,12 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Take what the pipe brought."""
-        for line in self._lines.feed(data):
-            note = self._notifications.read(line)
-            if note is not None:
-                self._tell(note, len(line))
-            else:
-                self._receive_other(line)
+        lines = self._lines.whole(data)
+        notes = self._notifications.read(lines)
+        if notes is not None:
+            self._tell(notes, len(lines))
+        else:
+            self._receive_mixed(lines)
         if self._lines.endless and not self._broken:
             self._broken = True
             log.error("codex_line_endless", longer_than=jsonrpc.LONGEST_LINE_BYTES)
@@ -232,6 +234,15 @@ class Connection:
     def _reply_problem(self, question: str, result: Json) -> str | None:
         problem = self._check.reply_problem(question, result) if self._check is not None else None
         return None if problem is None else _violation(f"reply to {question}", problem)
+
+    def _receive_mixed(self, lines: bytes) -> None:
+        """Take lines of which some are no notifications of a known kind, or broken."""
+        for line in filter(None, lines.split(b"\n")):
+            notes = self._notifications.read(line)
+            if notes is not None:
+                self._tell(notes, len(line))
+            else:
+                self._receive_other(line)
 
     def _receive_other(self, line: bytes) -> None:
         """Take a line that is no notification of a known kind, or a broken one."""
@@ -265,19 +276,28 @@ class Connection:
             self.skipped[method] += 1
             return
         try:
-            self._tell(msgspec.json.decode(params, type=shape), len(params))
+            self._tell([msgspec.json.decode(params, type=shape)], len(params))
         except msgspec.MsgspecError as error:
             # We no longer know what this thread's turn is doing, nor which thread it was: every turn must end.
             log.error("codex_notification_broken", method=method, error=str(error))
             for inbox in self._inboxes.values():
                 inbox.fail(InternalFault(f"Codex sent a `{method}` that this version of Turnbridge cannot read."))
 
-    def _tell(self, note: Notification | OlderNotification, size: int) -> None:
-        inbox = self._inboxes.get(note.thread_id)
+    def _tell(self, notes: Sequence[Notification | OlderNotification], size: int) -> None:
+        """Hand notifications of so many bytes to those who read of their threads."""
+        if len(notes) == 1:
+            self._tell_of(notes[0].thread_id, notes, size)
+            return
+        for thread_id, run in itertools.groupby(notes, _thread_of):
+            told = list(run)
+            self._tell_of(thread_id, told, size * len(told) // len(notes))
+
+    def _tell_of(self, thread_id: str, notes: Sequence[Notification | OlderNotification], size: int) -> None:
+        inbox = self._inboxes.get(thread_id)
         if inbox is None:
-            self.skipped["late"] += 1
+            self.skipped["late"] += len(notes)
         else:
-            inbox.put(note, size)
+            inbox.put(notes, size)
 
     def _ask_client(self, request_id: jsonrpc.RequestId, params: msgspec.Raw) -> None:
         """Hand a call of a client's function to whoever runs the turn; it is answered when the client has done so."""
@@ -288,7 +308,7 @@ class Connection:
             self._decline(request_id, "item/tool/call")
             return
         if asked.thread_id in self._inboxes:
-            self._inboxes[asked.thread_id].put(asked, len(params))
+            self._inboxes[asked.thread_id].put([asked], len(params))
         else:
             self._decline(request_id, "item/tool/call")
 
@@ -312,9 +332,10 @@ def understood(raw: msgspec.Raw, method: str, result: type[T]) -> T:
         ) from error
 
 
-def _opens_message(note: Note) -> bool:
-    """Tell whether a notification only says that a message begins: that is read with its first words."""
-    return isinstance(note, ItemStarted) and note.item.type == "agentMessage"
+def _only_opens_a_message(notes: Sequence[Note]) -> bool:
+    """Tell whether all that is told is that a message begins: that is read with its first words."""
+    first = notes[0]
+    return len(notes) == 1 and isinstance(first, ItemStarted) and first.item.type == "agentMessage"
 
 
 def _fail(answer: "asyncio.Future[msgspec.Raw]", error: GatewayError) -> None:

@@ -138,7 +138,7 @@ class CodexConversation:
 
     def _read(self, notes: Iterable[Told]) -> list[TurnEvent]:
         """Return what notifications mean."""
-        return [event for note in notes for event in self._decoder.feed(note)]
+        return self._decoder.read(notes)
 
     def _patience_s(self) -> float:
         """Return how long the rest of a model's calls is waited for."""
@@ -186,10 +186,8 @@ class CodexConversation:
 
     def _understood(self, notes: list[Note]) -> list[TurnEvent]:
         """Return what notifications mean; Codex's questions are answered in the order that it asks."""
-        for note in notes:
-            # Nearly all of them are deltas, so that is asked first.
-            if isinstance(note, schema.AgentMessageDelta):
-                continue
+        # Nearly all of them are deltas, which need none of this.
+        for note in [note for note in notes if not isinstance(note, schema.AgentMessageDelta)]:
             if isinstance(note, schema.TurnCompleted):
                 self._started = None
             elif isinstance(note, schema.ToolCallAsked):

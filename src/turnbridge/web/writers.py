@@ -1,6 +1,7 @@
 """Each API's way of writing an answer: frames while it comes, an object when it is whole."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from turnbridge.turn.events import Terminal, TextDelta, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
@@ -12,6 +13,33 @@ from turnbridge.wire.responses.encode import ResponseEncoder
 # What stands in a template where a delta's own values go; ids are made of letters and digits.
 TEXT_HOLE = "the text goes here"
 NUMBER_HOLE = -1
+
+
+class TextRun(NamedTuple):
+    """Pieces of one message's text that have come together. Each is told in a frame of its own."""
+
+    item_id: str
+    texts: list[str]
+
+
+def in_runs(events: Sequence[TurnEvent]) -> Iterator[TurnEvent | TextRun]:
+    """Yield events, but pieces of text in runs: one by one, each would cost four times as much."""
+    run: TextRun | None = None
+    for event in events:
+        if isinstance(event, TextDelta):
+            if run is not None and run.item_id == event.item_id:
+                run.texts.append(event.text)
+                continue
+            if run is not None:
+                yield run
+            run = TextRun(event.item_id, [event.text])
+            continue
+        if run is not None:
+            yield run
+            run = None
+        yield event
+    if run is not None:
+        yield run
 
 
 class ChatWriter:
@@ -33,17 +61,17 @@ class ChatWriter:
         return b"".join(map(sse.data_frame, self._encoder.opening()))
 
     def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:
-        return b"".join([self._frame(index, event) for event in events])
+        return b"".join([self._frames(index, told) for told in in_runs(events)])
 
-    def _frame(self, index: int, event: TurnEvent) -> bytes:
-        if not isinstance(event, TextDelta):
-            return b"".join(map(sse.data_frame, self._encoder.feed(index, event)))
-        side, text = self._encoder.take_text(index, event)
+    def _frames(self, index: int, told: TurnEvent | TextRun) -> bytes:
+        if not isinstance(told, TextRun):
+            return b"".join(map(sse.data_frame, self._encoder.feed(index, told)))
+        side, texts = self._encoder.take_texts(index, told.item_id, told.texts)
         template = self._texts.get((index, side))
         if template is None:
             frame = sse.data_frame(self._encoder.text_chunk(index, side, TEXT_HOLE))
             template = self._texts[index, side] = sse.TextTemplate(frame, TEXT_HOLE)
-        return template.filled(text)
+        return template.filled(texts)
 
     def closing(self) -> bytes:
         if self._encoder.failure is not None:
@@ -79,16 +107,25 @@ class ResponsesWriter:
 
     def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:
         del index  # This API has one answer only.
-        return b"".join(map(self._frame, events))
+        return b"".join(map(self._frames, in_runs(events)))
 
-    def _frame(self, event: TurnEvent) -> bytes:
-        if isinstance(event, TextDelta) and (number := self._encoder.continue_text(event)) is not None:
-            template = self._texts.get(event.item_id)
-            if template is None:
-                told = self._encoder.text_event(event.item_id, NUMBER_HOLE, TEXT_HOLE)
-                template = sse.NumberedTextTemplate(named_frames([told]), NUMBER_HOLE, TEXT_HOLE)
-                self._texts[event.item_id] = template
-            return template.filled(number, event.text)
+    def _frames(self, told: TurnEvent | TextRun) -> bytes:
+        return self._text_frames(told) if isinstance(told, TextRun) else self._frames_of(told)
+
+    def _text_frames(self, run: TextRun) -> bytes:
+        item_id, texts = run
+        opening = b""
+        if not self._encoder.writes_text(item_id):
+            # The first piece opens the part that the others continue.
+            opening, texts = self._frames_of(TextDelta(item_id, texts[0])), texts[1:]
+        template = self._texts.get(item_id)
+        if template is None:
+            event = self._encoder.text_event(item_id, NUMBER_HOLE, TEXT_HOLE)
+            template = sse.NumberedTextTemplate(named_frames([event]), NUMBER_HOLE, TEXT_HOLE)
+            self._texts[item_id] = template
+        return opening + template.filled(self._encoder.continue_text(item_id, texts), texts)
+
+    def _frames_of(self, event: TurnEvent) -> bytes:
         happened = self._encoder.feed(event, now=self._now())
         if isinstance(event, Terminal):
             self._last = happened.pop()

@@ -76,9 +76,13 @@ class ChatEncoder:
         """Return what an event of choice `index` means to the client."""
         choice = self._choices[index]
         match event:
-            case ev.TextDelta() | ev.SummaryDelta() | ev.ReasoningDelta():
-                side, text = self.take_text(index, event)
-                return [self.text_chunk(index, side, text)]
+            case ev.TextDelta():
+                side, texts = self.take_texts(index, event.item_id, [event.text])
+                return [self.text_chunk(index, side, *texts)]
+            case ev.SummaryDelta() | ev.ReasoningDelta():
+                part = (event.item_id, type(event), event.index)
+                texts = _written(choice, "reasoning_content", part, [event.text])
+                return [self.text_chunk(index, "reasoning_content", *texts)]
             case ev.MessageStarted():
                 choice.phases[event.item_id] = event.phase
                 return []
@@ -123,21 +127,11 @@ class ChatEncoder:
         choice.annotations += cited
         return [self._chunk(index, {"annotations": cited})] if cited else []
 
-    def take_text(self, index: int, event: ev.TextDelta | ev.SummaryDelta | ev.ReasoningDelta) -> tuple[str, str]:
-        """Take a piece of text into choice `index`; return the side that it is told on, and how it reads there."""
+    def take_texts(self, index: int, item_id: str, texts: list[str]) -> tuple[str, list[str]]:
+        """Take pieces of a message into choice `index`; return the side they are told on, and how they read there."""
         choice = self._choices[index]
-        part: tuple[object, ...]
-        if isinstance(event, ev.TextDelta):
-            narrated = choice.phases.get(event.item_id) == NARRATION
-            side, part = "reasoning_content" if narrated else "content", (event.item_id,)
-        else:
-            side, part = "reasoning_content", (event.item_id, type(event), event.index)
-        text = event.text
-        if choice.writing.setdefault(side, part) != part:
-            choice.writing[side] = part
-            text = BETWEEN_MESSAGES + text
-        (choice.content if side == "content" else choice.reasoning).append(text)
-        return side, text
+        side = "reasoning_content" if choice.phases.get(item_id) == NARRATION else "content"
+        return side, _written(choice, side, (item_id,), texts)
 
     def text_chunk(self, index: int, side: str, text: str) -> JsonObject:
         """Return the chunk that tells a piece of text."""
@@ -169,6 +163,15 @@ class ChatEncoder:
             "choices": [{"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}],
         }
         return {**chunk, "usage": None} if self._include_usage else chunk
+
+
+def _written(choice: _Choice, side: str, part: tuple[object, ...], texts: list[str]) -> list[str]:
+    """Add pieces to one side of a choice, and return them; those of another part are set off from what stands there."""
+    if choice.writing.setdefault(side, part) != part:
+        choice.writing[side] = part
+        texts = [BETWEEN_MESSAGES + texts[0], *texts[1:]]
+    (choice.content if side == "content" else choice.reasoning).extend(texts)
+    return texts
 
 
 def _message(choice: _Choice, *, legacy: bool) -> JsonObject:

@@ -5,7 +5,7 @@ reasoning), come from the raw ones. What a message or thought says in the end is
 streamed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -78,14 +78,29 @@ class TurnDecoder:
         self._usage = ev.Usage()
         self.ended = False
 
+    def read(self, notes: Iterable[schema.Notification | schema.ToolCallAsked]) -> list[ev.TurnEvent]:
+        """Return what notifications mean."""
+        events: list[ev.TurnEvent] = []
+        for note in notes:
+            # Nearly all of them go on with a message.
+            if (
+                isinstance(note, schema.AgentMessageDelta)
+                and note.turn_id == self.turn_id
+                and (message := self._messages.get(note.item_id)) is not None
+                and message.pieces
+                and note.delta
+                and not self.ended
+            ):
+                message.pieces.append(note.delta)
+                events.append(ev.TextDelta(note.item_id, note.delta))
+            else:
+                events += self.feed(note)
+        return events
+
     def feed(self, note: schema.Notification | schema.ToolCallAsked) -> list[ev.TurnEvent]:
         """Return what a notification means."""
         if self.ended:
             return []
-        if isinstance(note, schema.AgentMessageDelta) and note.turn_id == self.turn_id:
-            # Nearly all of them, so it is asked first.
-            self._unreachable = 0
-            return self._text(note.item_id, note.delta)
         if isinstance(note, schema.TurnCompleted):
             return self._turn_completed(note.turn) if note.turn.id == self.turn_id else []
         # Injected items are reported under a made-up turn id before the turn starts.

@@ -3,6 +3,7 @@
 Everything that is opened is closed, indexes are dense, and exactly one terminal event comes last.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
@@ -139,14 +140,19 @@ class ResponseEncoder:
             case _:
                 assert_never(event)
 
-    def continue_text(self, event: ev.TextDelta) -> int | None:
-        """Take a piece of text that merely continues its part, and return its event's number; None if it does not."""
-        part = self._open[event.item_id].part
-        if part is None or part.kind != "text":
-            return None
-        part.pieces.append(event.text)
-        self._sequence += 1
-        return self._sequence - 1
+    def writes_text(self, item_id: str) -> bool:
+        """Tell whether the next piece of an item's text merely continues the part that is being written."""
+        part = self._open[item_id].part
+        return part is not None and part.kind == "text"
+
+    def continue_text(self, item_id: str, texts: Sequence[str]) -> int:
+        """Take pieces of the text that is being written, and return the number of the first one's event."""
+        part = self._open[item_id].part
+        if part is None:
+            raise AssertionError("A text is being written.")
+        part.pieces += texts
+        first, self._sequence = self._sequence, self._sequence + len(texts)
+        return first
 
     def text_event(self, item_id: str, number: int, text: str) -> Event:
         """Return the event that tells a piece of text of the part that is being written."""
