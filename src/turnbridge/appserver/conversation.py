@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -21,7 +21,7 @@ from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.decode import TurnDecoder, lost_image
 from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
-from turnbridge.wire.codex.older import Told, Translator
+from turnbridge.wire.codex.older import Told
 from turnbridge.wire.codex.tools import ToolNames
 
 log = structlog.get_logger(__name__)
@@ -60,8 +60,6 @@ class CodexConversation:
         self._request = request
         self._names = names
         self._decoder = TurnDecoder()
-        # What a current Codex tells needs no translation.
-        self._translator = Translator() if worker.dialect != "v2" else None
         self._started: asyncio.Future[msgspec.Raw] | None = None
         self._asked: dict[str, int | str] = {}
         self._outputs: dict[str, JsonObject] = {}
@@ -131,14 +129,9 @@ class CodexConversation:
     def _reply(self, output: FunctionCallOutput) -> JsonObject:
         return tool_output(output.output)
 
-    def _translated(self, notes: Sequence[Note]) -> Sequence[Told]:
-        if self._translator is None:
-            return cast("Sequence[Told]", notes)
-        return [told for note in notes for told in self._translator.translate(note)]
-
-    def _read(self, notes: Iterable[Told]) -> list[TurnEvent]:
-        """Return what notifications mean."""
-        return self._decoder.read(notes)
+    def _read(self, notes: Sequence[Note]) -> list[TurnEvent]:
+        """Return what notifications mean; those of a current Codex need no translation."""
+        return self._decoder.read(cast("Sequence[Told]", notes))
 
     def _patience_s(self) -> float:
         """Return how long the rest of a model's calls is waited for."""
@@ -154,7 +147,8 @@ class CodexConversation:
         await begin()
         while not self._decoder.ended:
             try:
-                events = self._understood(await (self._rest_of_calls() if self._calls_wait else self._inbox.batch()))
+                calls_wait = self._asked and self._decoder.holds_calls
+                events = self._understood(await (self._rest_of_calls() if calls_wait else self._inbox.batch()))
             except TimeoutError:
                 events = self._decoder.release_calls()
             except GatewayError as error:
@@ -172,10 +166,6 @@ class CodexConversation:
         self._worker.parked += int(parked) - int(self._parked)
         self._running, self._parked = running, parked
 
-    @property
-    def _calls_wait(self) -> bool:
-        return bool(self._asked) and self._decoder.holds_calls
-
     async def _rest_of_calls(self) -> list[Note]:
         """Wait for what Codex tells; raises `TimeoutError` if the rest of a batch of calls does not come.
 
@@ -192,7 +182,7 @@ class CodexConversation:
                 self._started = None
             elif isinstance(note, schema.ToolCallAsked):
                 self._asked[note.call_id] = note.request_id
-        events = self._read(self._translated(notes))
+        events = self._read(notes)
         if self._asked:
             self._answer()
         if events and self.answering is not None:

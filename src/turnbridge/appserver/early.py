@@ -9,13 +9,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnbridge.appserver.connection import Note
 from turnbridge.appserver.conversation import CodexConversation
 from turnbridge.appserver.worker import Worker
+from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import FunctionCallOutput, Item, JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.early import early_output, early_thread_params, early_turn_params
 from turnbridge.wire.codex.flat_turn import flat_history, tool_names
+from turnbridge.wire.codex.older import Translator
 from turnbridge.wire.codex.tools import ToolNames
 
 # Of the versions that have environments and no raw responses (0.125 to 0.142), some tell the end of a model call only
@@ -40,6 +43,7 @@ class EarlyConversation(CodexConversation):
 
     def __init__(self, worker: Worker, thread_id: str, request: TurnRequest, names: ToolNames) -> None:
         super().__init__(worker, thread_id, request, names)
+        self._translator = Translator()
         self._unsent: Sequence[Item] = ()
 
     @property
@@ -55,6 +59,9 @@ class EarlyConversation(CodexConversation):
         parts = flat_history(self._unsent, self._names).parts
         params = early_turn_params(self._thread_id, parts, self._request, self._worker.capabilities)
         return self._connection.send("turn/start", params)
+
+    def _read(self, notes: Sequence[Note]) -> list[TurnEvent]:
+        return self._decoder.read([told for note in notes for told in self._translator.translate(note)])
 
     def _patience_s(self) -> float:
         known = self._worker.capabilities

@@ -13,7 +13,6 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 # A healthy app-server leaves 20 ms after its stdin closes.
@@ -46,11 +45,11 @@ class _Output(asyncio.Protocol):
     """One of the pipes that a child writes to."""
 
     def __init__(self, take: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-        self._take = take
+        self.take = take
         self._ended = ended
 
     def data_received(self, data: bytes) -> None:
-        self._take(data)
+        self.take(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -67,7 +66,7 @@ class _Child:
         self._transports: list[asyncio.BaseTransport] = []
         self.popen = popen
         self.early: list[bytes] = []
-        self.receive: Callable[[bytes], None] = self.early.append
+        self.stdout = _Output(self.early.append, self._output_ended)
         self.stderr: deque[bytes] = deque(maxlen=KEPT_STDERR_CHUNKS)
         self.exited: asyncio.Future[None] = self._loop.create_future()
 
@@ -82,9 +81,11 @@ class _Child:
             raise OSError(str(error)) from error
         stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, self.popen.stdin)
         self._transports.append(stdin)
-        for take, pipe in ((self._received, self.popen.stdout), (self.stderr.append, self.popen.stderr)):
-            output, _ = await self._loop.connect_read_pipe(partial(_Output, take, self._output_ended), pipe)
-            self._transports.append(output)
+        stderr = _Output(self.stderr.append, self._output_ended)
+        said, _ = await self._loop.connect_read_pipe(lambda: self.stdout, self.popen.stdout)
+        self._transports.append(said)
+        complained, _ = await self._loop.connect_read_pipe(lambda: stderr, self.popen.stderr)
+        self._transports.append(complained)
         return stdin
 
     def let_go(self) -> None:
@@ -100,9 +101,6 @@ class _Child:
             transport.close()
         if not self.exited.done():
             self.exited.set_result(None)
-
-    def _received(self, data: bytes) -> None:
-        self.receive(data)
 
     def _wait(self) -> None:
         """Wait for the child's end: in a thread, which is all that every system has for it."""
@@ -192,7 +190,7 @@ class AppServerProcess:
 
     def receive_by(self, receive: Callable[[bytes], None]) -> None:
         """Pass the child's stdout on, from its first byte."""
-        self._child.receive = receive
+        self._child.stdout.take = receive
         for data in self._child.early:
             receive(data)
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from turnbridge.appserver.connection import Note
 from turnbridge.appserver.conversation import CodexConversation
 from turnbridge.appserver.worker import Worker
 from turnbridge.turn.events import FunctionCallDone, TurnEvent
@@ -14,7 +15,7 @@ from turnbridge.turn.items import FunctionCallOutput, Item, Part
 from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex import schema, v1
 from turnbridge.wire.codex.flat_turn import flat_history, flat_outputs
-from turnbridge.wire.codex.older import Told, V1Translator
+from turnbridge.wire.codex.older import V1Translator
 from turnbridge.wire.codex.spoken_calls import SpokenCalls
 from turnbridge.wire.codex.tools import ToolNames
 
@@ -79,12 +80,12 @@ class V1Conversation(CodexConversation):
     def _new_spoken(self) -> SpokenCalls:
         return SpokenCalls((tool.name for tool in self._request.tools), lambda: f"call_{secrets.token_hex(12)}")
 
-    def _read(self, notes: Iterable[Told]) -> list[TurnEvent]:
+    def _read(self, notes: Sequence[Note]) -> list[TurnEvent]:
         said: list[TurnEvent] = []
-        for note in notes:
+        for told in [told for note in notes for told in self._translator.translate(note)]:
             # The answer to its start does not name a turn, so what is told is taken to be of the one that runs.
-            self._decoder.turn_id = note.turn.id if isinstance(note, schema.TurnCompleted) else note.turn_id
-            said += super()._read([note])
+            self._decoder.turn_id = told.turn.id if isinstance(told, schema.TurnCompleted) else told.turn_id
+            said += self._decoder.feed(told)
         events = self._spoken.read(said)
         self._called |= {event.call_id: event.name for event in events if isinstance(event, FunctionCallDone)}
         return events

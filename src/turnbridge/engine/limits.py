@@ -27,8 +27,6 @@ class OutputLimit:
 
     def feed(self, events: Sequence[TurnEvent]) -> Gated:
         """Return what of `events` may pass."""
-        if not self._stop and self._budget is None:
-            return Gated(events)
         passed: list[TurnEvent] = []
         for event in events:
             gated = self._one(event)

@@ -242,7 +242,8 @@ class TurnRunner:
         Legs that only correct the model join the one that the client sees.
         """
         request, rules, clock = turn.told.request, turn.rules, turn.clock
-        limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer)
+        limited = request.stop or request.max_output_tokens is not None
+        limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer) if limited else None
         said: list[Sequence[TurnEvent]] = []
         following: Batches | None = source
         while following is not None:
@@ -252,15 +253,17 @@ class TurnRunner:
                 async for batch in batches:
                     clock.heard()
                     allowed, following = rules.judge(batch)
-                    events, cut = limit.feed(allowed)
+                    events, cut = (allowed, None) if limit is None else limit.feed(allowed)
                     said.append(events)
                     if cut is not None:
                         turn.conversation.close()
                         # Codex gives no count for a turn that was interrupted.
                         yield [*events, _cut(cut, rules.spent + self._estimate(request, said))]
                         return
+                    if events and isinstance(events[-1], TurnIncomplete):
+                        events = self._counted(events, request, said, rules.spent)
                     if events:
-                        yield self._counted(events, request, said, rules.spent)
+                        yield events
                     if following is not None:
                         break
                     clock.wait()

@@ -123,6 +123,7 @@ class TurnResponse:
         )
         self._streamed = request.streamed
         self._running = choices
+        self._failed = False
         self._writer = writer
         self._admission = admission
         self._timing = timing
@@ -193,10 +194,10 @@ class TurnResponse:
                 _refuse_if_failed(held)
             opening = await self._begin(outlet)
             last = await self._say(outlet, opening + b"".join([self._frames(context, batch) for batch in held]))
-            if self._writer.failure is None:
+            if not self._failed:
                 async for batch in source:
                     last = await self._say(outlet, self._frames(context, batch))
-                    if self._writer.failure is not None:
+                    if self._failed:
                         break
         if self._finish is not None:
             await self._finish()
@@ -222,11 +223,13 @@ class TurnResponse:
 
     def _frames(self, context: RequestContext, batch: AnyBatch) -> bytes:
         index, events = _numbered(batch)
-        _mark_output(context, events)
+        if context.first_output_at is None:
+            _mark_output(context, events)
         frames = self._writer.frames(index, events)
         ending = events[-1]
         if isinstance(ending, Terminal):
             self._running -= 1
+            self._failed = self._writer.failure is not None
             if ending.usage.estimated:
                 return sse.comment(f"{USAGE_HEADER}: estimated") + frames
         return frames
@@ -279,7 +282,7 @@ def _has_output(events: Sequence[TurnEvent]) -> bool:
 
 
 def _mark_output(context: RequestContext, events: Sequence[TurnEvent]) -> None:
-    if context.first_output_at is None and _has_output(events) and not isinstance(events[0], TurnFailed):
+    if _has_output(events) and not isinstance(events[0], TurnFailed):
         context.mark_first_output()
 
 
