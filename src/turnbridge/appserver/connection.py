@@ -285,19 +285,13 @@ class Connection:
 
     def _tell(self, notes: Sequence[Notification | OlderNotification], size: int) -> None:
         """Hand notifications of so many bytes to those who read of their threads."""
-        if len(notes) == 1:
-            self._tell_of(notes[0].thread_id, notes, size)
-            return
-        for thread_id, run in itertools.groupby(notes, _thread_of):
-            told = list(run)
-            self._tell_of(thread_id, told, size * len(told) // len(notes))
-
-    def _tell_of(self, thread_id: str, notes: Sequence[Notification | OlderNotification], size: int) -> None:
-        inbox = self._inboxes.get(thread_id)
-        if inbox is None:
-            self.skipped["late"] += len(notes)
-        else:
-            inbox.put(notes, size)
+        runs = [notes] if len(notes) == 1 else [list(run) for _, run in itertools.groupby(notes, _thread_of)]
+        for run in runs:
+            inbox = self._inboxes.get(run[0].thread_id)
+            if inbox is None:
+                self.skipped["late"] += len(run)
+            else:
+                inbox.put(run, size * len(run) // len(notes))
 
     def _ask_client(self, request_id: jsonrpc.RequestId, params: msgspec.Raw) -> None:
         """Hand a call of a client's function to whoever runs the turn; it is answered when the client has done so."""

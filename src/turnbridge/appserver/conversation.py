@@ -153,9 +153,9 @@ class CodexConversation:
                 events = self._decoder.release_calls()
             except GatewayError as error:
                 events = self._decoder.close(error)
-            if events and isinstance(events[-1], TurnFailed):
-                await self._add_reset_time(events[-1].error)
             if self._decoder.ended:
+                if events and isinstance(events[-1], TurnFailed):
+                    await self._add_reset_time(events[-1].error)
                 self._count(running=False, parked=self._started is not None)
             if events:
                 yield events

@@ -81,6 +81,8 @@ class ToolRules:
                 self._said.append(item)
             self._searched = self._searched or isinstance(event, WebSearchDone)
         ending = batch[-1]
+        if isinstance(ending, TextDelta):
+            return batch, None
         if isinstance(ending, CallsAwaited):
             self._usage += ending.usage
             self._restore_order(ending.order)

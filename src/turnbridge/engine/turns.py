@@ -94,7 +94,8 @@ class TurnRunner:
                     yield first
                     if turn is not None:
                         async for batch in turn.batches:
-                            self._keep(turn, batch[-1])
+                            if not isinstance(batch[-1], TextDelta):
+                                self._keep(turn, batch[-1])
                             yield batch
                     return
                 finally:
@@ -260,10 +261,9 @@ class TurnRunner:
                         # Codex gives no count for a turn that was interrupted.
                         yield [*events, _cut(cut, rules.spent + self._estimate(request, said))]
                         return
-                    if events and isinstance(events[-1], TurnIncomplete):
-                        events = self._counted(events, request, said, rules.spent)
                     if events:
-                        yield events
+                        ended = isinstance(batch[-1], TurnIncomplete)
+                        yield self._counted(events, request, said, rules.spent) if ended else events
                     if following is not None:
                         break
                     clock.wait()

@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from turnbridge.engine.turns import Served
-from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, TextDelta, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import RequestContext, context_of
@@ -227,7 +227,8 @@ class TurnResponse:
             _mark_output(context, events)
         frames = self._writer.frames(index, events)
         ending = events[-1]
-        if isinstance(ending, Terminal):
+        # Nearly always it is none, and to ask for four kinds in vain takes longer.
+        if not isinstance(ending, TextDelta) and isinstance(ending, Terminal):
             self._running -= 1
             self._failed = self._writer.failure is not None
             if ending.usage.estimated:
