@@ -130,6 +130,15 @@ def test_any_turn_gives_a_stream_that_keeps_its_promises(turn: Turn) -> None:
     assert decoded(*turn.notes, decoder=decoder) == decoder.close(GONE) == []
 
 
+@given(turns())
+def test_notifications_mean_the_same_whether_they_are_read_together_or_one_by_one(turn: Turn) -> None:
+    decoder = TurnDecoder()
+    decoder.turn_id = TURN
+    together, alone = decoder.read(turn.notes), decoded(*turn.notes)
+    assert together[:-1] == alone[:-1]
+    assert repr(together[-1]) == repr(alone[-1])
+
+
 @given(turns(), st.data())
 def test_a_turn_that_codex_leaves_unfinished_ends_once_it_is_closed(turn: Turn, data: st.DataObject) -> None:
     decoder = TurnDecoder()

@@ -1,0 +1,52 @@
+"""Texts that came together are written together; what a client reads is the same as if each had come alone."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.event_streams import event_streams
+from tests.wire.responses.test_encode import ENDED
+from tests.wire.responses.test_encode import encoder as response_encoder
+from turnbridge.turn import events as ev
+from turnbridge.web.writers import ChatWriter, ResponsesWriter, TextRun, in_runs, named_frames
+from turnbridge.wire import sse
+from turnbridge.wire.chat.decode import decode
+from turnbridge.wire.chat.encode import ChatEncoder
+
+
+def chat_encoder() -> ChatEncoder:
+    request = decode({"model": "gpt-5.5", "messages": [{"role": "user", "content": "Hi"}]})
+    return ChatEncoder(request, completion_id="chatcmpl-1", created=1)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[list[ev.TurnEvent]]:
+    """Any turn, cut into batches anywhere."""
+    events = draw(event_streams())
+    cuts = draw(st.sets(st.integers(0, len(events))))
+    return [events[start:end] for start, end in pairwise(sorted({0, *cuts, len(events)}))]
+
+
+@given(batches())
+def test_a_chat_reads_the_same_however_its_events_come(turn: list[list[ev.TurnEvent]]) -> None:
+    plain, writer = chat_encoder(), ChatWriter(chat_encoder())
+    told = b"".join(sse.data_frame(chunk) for batch in turn for event in batch for chunk in plain.feed(0, event))
+    assert b"".join(writer.frames(0, batch) for batch in turn) == told
+    assert writer.whole() == plain.completion
+
+
+@given(batches())
+def test_a_response_reads_the_same_however_its_events_come(turn: list[list[ev.TurnEvent]]) -> None:
+    plain, writer = response_encoder(), ResponsesWriter(response_encoder(), lambda: ENDED)
+    told = named_frames([one for batch in turn for event in batch for one in plain.feed(event, now=ENDED)])
+    assert b"".join(writer.frames(0, batch) for batch in turn) + writer.closing() == told
+    assert writer.whole() == plain.response
+
+
+def test_a_run_ends_where_its_message_does() -> None:
+    started = ev.MessageStarted("b", None)
+    deltas = [ev.TextDelta(item_id, text) for item_id, text in ("a1", "a2", "b1", "b2", "b3")]
+    told: list[ev.TurnEvent] = [*deltas[:2], started, *deltas[2:]]
+    assert list(in_runs(told)) == [TextRun("a", ["1", "2"]), started, TextRun("b", ["1", "2", "3"])]
+    assert list(in_runs(deltas)) == [TextRun("a", ["1", "2"]), TextRun("b", ["1", "2", "3"])]
