@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -24,6 +25,10 @@ ASK = json.dumps({"deltas": DELTAS})
 # longer ones, beat the noise. But after each change of sides all caches are cold, so a round takes a second or two.
 LEVELS = ((1, 25, 9), (8, 56, 9), (32, 96, 6))
 QUICK_LEVELS = ((1, 4, 1), (8, 8, 1), (32, 32, 1))
+# Most answers of models are longer.
+LONG_DELTAS = 300
+LONG_LEVELS = ((1, 16, 6), (8, 32, 6))
+QUICK_LONG_LEVELS = ((1, 2, 1), (8, 8, 1))
 CHAT_TURNS = 10
 # The places of the sides that the goals speak of.
 DIRECT, ONE, TWO, CHATS = 0, 2, 3, 4
@@ -32,6 +37,7 @@ INTRODUCTION = (
     "of which {warm:.0%} went on in a kept one. The least gateway passes messages and deltas on and does nothing else "
     "(`bench/least.py`): it is what any gateway costs on this server and in this language."
 )
+LONGER = f"Turns of {LONG_DELTAS} deltas, most of which Codex tells one by one:"
 HEAD = (
     "",
     "first text ms",
@@ -85,7 +91,15 @@ async def run(directory: Path, *, quick: bool) -> Section:
                 chats.turns = chats.warm = 0
                 levels[at_once] = await interleaved(sides, at_once=at_once, requests=requests, rounds=rounds)
                 turns, warm = turns + chats.turns, warm + chats.warm
-    return _section(levels, [side.name for side in sides], warm / turns)
+        section = _section(levels, [side.name for side in sides], warm / turns)
+        async with _longer_sides(directory / "long", f"{model}/v1") as sides:
+            await warm_up(sides)
+            longer = {
+                at_once: await interleaved(sides, at_once=at_once, requests=requests, rounds=rounds)
+                for at_once, requests, rounds in (QUICK_LONG_LEVELS if quick else LONG_LEVELS)
+            }
+    rows = _rows(longer, [side.name for side in sides])
+    return replace(section, lines=[*section.lines, "", LONGER, "", *table(HEAD, rows)])
 
 
 @contextlib.asynccontextmanager
@@ -115,6 +129,22 @@ async def _sides(directory: Path, provider: str) -> AsyncIterator[tuple[list[Sid
         )
 
 
+@contextlib.asynccontextmanager
+async def _longer_sides(directory: Path, provider: str) -> AsyncIterator[list[Side]]:
+    """Run what is compared with longer answers."""
+    async with (
+        module("bench.least", provider, str(directory / "least")) as (least, least_pid),
+        gateway(directory / "one", provider, WORKER_COUNT=1, PROXY_WARM_THREADS_MAX=0) as one,
+        app_server(provider, directory / "direct") as worker,
+    ):
+        ask = json.dumps({"deltas": LONG_DELTAS})
+        yield [
+            Side(name="direct", ask=Direct(worker, ask).ask, behind=lambda: [worker.process.pid]),
+            _through("least gateway", least, least_pid, LONG_DELTAS),
+            _through("gateway, 1 worker", one.url, one.pid, LONG_DELTAS),
+        ]
+
+
 def _one_certificate(directory: Path) -> dict[str, object]:
     """Return what keeps Codex from reading the system's certificates for each turn: variables that name others."""
     file, none = directory / "authority.pem", directory / "none"
@@ -123,17 +153,14 @@ def _one_certificate(directory: Path) -> dict[str, object]:
     return {"SSL_CERT_FILE": file, "SSL_CERT_DIR": none}
 
 
-def _through(name: str, url: str, pid: int) -> Side:
+def _through(name: str, url: str, pid: int, deltas: int = DELTAS) -> Side:
     client = Client(url, key=API_KEY)
-    request = client.says(ASK)
-    return Side(name=name, ask=lambda: client.ask(request, deltas=DELTAS), own=[pid], behind=partial(app_servers, pid))
+    request = client.says(json.dumps({"deltas": deltas}))
+    return Side(name=name, ask=lambda: client.ask(request, deltas=deltas), own=[pid], behind=partial(app_servers, pid))
 
 
 def _section(levels: dict[int, list[Measured]], names: Sequence[str], warm: float) -> Section:
-    rows: list[list[str]] = []
-    for at_once, measured in levels.items():
-        direct = measured[DIRECT]
-        rows += [_row(f"{name}, {at_once} at once", one, direct) for name, one in zip(names, measured, strict=True)]
+    rows = _rows(levels, names)
     one_at_once = levels[min(levels)]
     several = [measured for at_once, measured in levels.items() if at_once > 1]
     return Section(
@@ -161,6 +188,14 @@ def _section(levels: dict[int, list[Measured]], names: Sequence[str], warm: floa
             at_least("codex: turns/s : direct, chats, the worst level", _worst(levels.values(), CHATS), 1),
         ],
     )
+
+
+def _rows(levels: dict[int, list[Measured]], names: Sequence[str]) -> list[list[str]]:
+    return [
+        _row(f"{name}, {at_once} at once", one, measured[DIRECT])
+        for at_once, measured in levels.items()
+        for name, one in zip(names, measured, strict=True)
+    ]
 
 
 def _worst(levels: Iterable[list[Measured]], side: int) -> float:

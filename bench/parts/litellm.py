@@ -198,6 +198,7 @@ def _section(lines: list[str], cases: list[list[Measured]], memory: float) -> Se
             at_least("litellm: requests/s with a whole Codex : its with none", short[1].rate / short[0].rate, 1),
             at_least("litellm: its CPU per delta : ours, 500 deltas", long[0].delta_us / long[1].delta_us, 50),
             at_least("litellm: its CPU per delta : ours, 20 deltas", short[0].delta_us / short[1].delta_us, 50),
+            at_least("litellm: the same, no Codex behind us either", short[0].delta_us / short[2].delta_us, 50),
             at_least("litellm: its memory : ours", memory, 5),
         ],
     )
