@@ -261,6 +261,7 @@ async def test_a_call_without_an_answer_ends_in_time_and_its_late_answer_is_coun
     peer = Peer()
     with pytest.raises(BackendUnavailable, match=re.escape("`any` within 0.01 seconds")):
         await peer.connection.call("any", None, dict[str, int], timeout_s=0.01)
+    assert peer.connection._calls == {}
     peer.says({"id": 1, "result": {}})
     assert peer.connection.skipped == Counter(answer=1)
 

@@ -156,7 +156,7 @@ class Connection:
     ) -> T:
         """Return the answer to a call of `method` that was sent before."""
         timeout_s = timeout_s or self._call_timeout_s or CALL_TIMEOUT_S
-        timer = self._loop.call_later(timeout_s, _too_late, answer, method, timeout_s)
+        timer = self._loop.call_later(timeout_s, self._give_up, answer, method, timeout_s)
         try:
             raw = await answer
         except CallRefused as refused:
@@ -225,6 +225,11 @@ class Connection:
         self._calls.clear()
         for inbox in self._inboxes.values():
             inbox.fail(error)
+
+    def _give_up(self, answer: "asyncio.Future[msgspec.Raw]", method: str, timeout_s: float) -> None:
+        """Wait no more for an answer; should it come after all, it is nobody's."""
+        _fail(answer, BackendUnavailable(f"Codex did not answer `{method}` within {timeout_s:g} seconds."))
+        self._calls = {number: waiting for number, waiting in self._calls.items() if waiting is not answer}
 
     def _check_request(self, method: str, params: Json) -> None:
         problem = self._check.request_problem(method, params) if self._check is not None else None
@@ -336,10 +341,6 @@ def _fail(answer: "asyncio.Future[msgspec.Raw]", error: GatewayError) -> None:
     if not answer.done():
         answer.set_exception(error)
         answer.exception()  # Retrieved here, since a call that was let go has nobody to do it.
-
-
-def _too_late(answer: "asyncio.Future[msgspec.Raw]", method: str, timeout_s: float) -> None:
-    _fail(answer, BackendUnavailable(f"Codex did not answer `{method}` within {timeout_s:g} seconds."))
 
 
 def _violation(sent: str, problem: str) -> str:
