@@ -368,12 +368,14 @@ TOOLS = (
     ),
     Requirement(
         id="tools.mode.auto",
-        sentence="In auto mode, a model whose direct tools the provider refuses is served natively from then on.",
+        sentence="In auto mode, a model whose direct tools the provider refuses is served natively from then on, "
+        "and each answer says what Codex adds in that mode.",
         source=OURS,
         tests=(
             "tests/real/test_tools.py::test_a_model_whose_direct_tools_the_provider_refuses_is_left_native",
             "tests/compat/test_promises.py::test_a_model_that_is_left_native_is_named_in_the_log",
             "tests/compat/test_promises.py::test_a_provider_that_refuses_both_tool_modes_is_heard",
+            "tests/real/test_tools.py::test_each_answer_says_what_codex_added_in_the_mode_in_which_it_was_given",
         ),
     ),
 )

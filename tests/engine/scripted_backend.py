@@ -69,6 +69,7 @@ class ScriptedConversation:
 
     backend: ScriptedBackend
     alive: bool = True
+    fidelity: str = "exact"
     failed: asyncio.Future[GatewayError] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def run(

@@ -282,6 +282,26 @@ async def test_a_model_whose_direct_tools_the_provider_refuses_is_left_native(tm
         assert [bool(request.body.get("tools")) for request in bridge.model.requests] == [True, False, False]
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_each_answer_says_what_codex_added_in_the_mode_in_which_it_was_given(
+    tmp_path: Path, stream: bool
+) -> None:
+    def respond(request: JsonObject) -> Reply:
+        refused = request.get("tools") and request["model"] == SCRIPTING_MODEL
+        return error_reply(400, "Function tools are not supported.") if refused else answer(message("Hi."))
+
+    async with running_bridge(tmp_path) as bridge:
+        bridge.model.respond = respond
+        told = []
+        for model in (SCRIPTING_MODEL, "gpt-5.5"):
+            body = {"model": model, "messages": [HI], "tools": declared("chat"), "stream": stream}
+            told.append((await bridge.http.post("/v1/chat/completions", json=body)).headers["x-turnbridge-fidelity"])
+    assert told == [
+        "extra=exec,list_mcp_resource_templates,list_mcp_resources,read_mcp_resource,wait",
+        "exact",
+    ]
+
+
 def _without(event: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in event.items() if name not in names}
 

@@ -10,7 +10,7 @@ from turnbridge.appserver.conversation import CodexConversation, open_thread
 from turnbridge.appserver.early import open_early
 from turnbridge.appserver.pool import Pool
 from turnbridge.appserver.v1 import open_v1
-from turnbridge.appserver.worker import Worker
+from turnbridge.appserver.worker import Worker, fidelity_of
 from turnbridge.turn.errors import GatewayError, InvalidRequest
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
@@ -79,11 +79,7 @@ class CodexBackend:
 
     def fidelity(self) -> str:
         """Tell whether the model sees a history as it is, or flattened into one message; and what Codex adds to it."""
-        workers = self._pool.workers
-        extras = dict.fromkeys(extra for worker in workers for extra in worker.extras)
-        flaws = ["flattened"] if any(worker.dialect != "v2" for worker in workers) else []
-        flaws += [f"extra={','.join(extras)}"] if extras else []
-        return "; ".join(flaws) or "exact"
+        return fidelity_of(self._pool.workers)
 
 
 async def open_conversation(worker: Worker, request: TurnRequest) -> CodexConversation:

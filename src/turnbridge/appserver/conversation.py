@@ -13,7 +13,7 @@ import structlog
 from turnbridge.appserver.connection import CallRefused, Note, understood
 from turnbridge.appserver.reaching import Reaching
 from turnbridge.appserver.spares import ThreadKind
-from turnbridge.appserver.worker import Worker
+from turnbridge.appserver.worker import Worker, fidelity_of
 from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
 from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part
@@ -73,6 +73,11 @@ class CodexConversation:
         A script of the model's (code mode) is given up by Codex after a while; the model then goes on without it.
         """
         return not self._inbox.failed and not self._inbox.holds(schema.RawResponseCompleted, schema.TurnCompleted)
+
+    @property
+    def fidelity(self) -> str:
+        """Tell how faithfully the model is shown this thread."""
+        return fidelity_of([self._worker])
 
     async def show(self, items: Sequence[Item]) -> None:
         """Add items to the history; raises if Codex cannot carry one of them."""

@@ -119,6 +119,14 @@ class Worker:
         self.spares = SpareThreads(self.connection)
 
 
+def fidelity_of(workers: Sequence[Worker]) -> str:
+    """Tell whether models see a history as it is, or flattened into one message; and what Codex adds to it."""
+    extras = dict.fromkeys(extra for worker in workers for extra in worker.extras)
+    flaws = ["flattened"] if any(worker.dialect != "v2" for worker in workers) else []
+    flaws += [f"extra={','.join(extras)}"] if extras else []
+    return "; ".join(flaws) or "exact"
+
+
 async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = None) -> Worker:
     """Start an app-server and shake hands; raises `BackendUnavailable` that says what failed.
 

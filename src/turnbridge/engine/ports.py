@@ -18,6 +18,11 @@ class Conversation(Protocol):
         """Tell whether the thread can still go on."""
         ...
 
+    @property
+    def fidelity(self) -> str:
+        """Tell how faithfully the model is shown this thread: `exact`, or what is not, in short ASCII words."""
+        ...
+
     def run(
         self, items: Sequence[Item] = (), request: TurnRequest | None = None
     ) -> AsyncGenerator[Sequence[TurnEvent], None]:

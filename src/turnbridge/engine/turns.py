@@ -51,9 +51,12 @@ Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 
 @dataclass(slots=True)
 class Served:
-    """How a turn was served: in a turn that waited, a thread that went on, or a thread of its own."""
+    """How a turn was served."""
 
     thread: Literal["parked", "warm", "replayed", "fresh"] = "fresh"
+    """In a turn that waited, a thread that went on, or a thread of its own."""
+    fidelity: str | None = None
+    """How faithfully the model was shown the request, once that is known."""
 
 
 class TurnRunner:
@@ -131,16 +134,17 @@ class TurnRunner:
         told = Told(request)
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
-            return self._turn(told, claim.conversation, claim.conversation.resume(claim.outputs))
+            return self._turn(told, served, claim.conversation, claim.conversation.resume(claim.outputs))
         if (warm := self._warm.take(told)) is not None:
             served.thread = "warm"
-            return self._turn(told, warm.conversation, warm.conversation.run(warm.rest, request))
+            return self._turn(told, served, warm.conversation, warm.conversation.run(warm.rest, request))
         history = self._calls.restored(request)
         served.thread = "replayed" if any(map(is_models, history)) else "fresh"
         conversation = await self._backend.open(replace(request, items=history))
-        return self._turn(told, conversation, conversation.run())
+        return self._turn(told, served, conversation, conversation.run())
 
-    def _turn(self, told: Told, conversation: Conversation, source: Batches) -> "_Turn":
+    def _turn(self, told: Told, served: Served, conversation: Conversation, source: Batches) -> "_Turn":
+        served.fidelity = conversation.fidelity
         turn = _Turn(told, conversation, TurnClock(self._watch, conversation), source)
         turn.batches = self._shaped(turn, source)
         return turn

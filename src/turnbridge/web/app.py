@@ -10,7 +10,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.web.conversations import Conversations
-from turnbridge.web.generation import FIDELITY_HEADER, IGNORED_HEADER, MODEL_HEADER, Generation, Models
+from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation, Models
 from turnbridge.web.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.ingress import wrap
 from turnbridge.web.json_response import json_response
@@ -19,7 +19,7 @@ from turnbridge.web.output_mode import MODE_HEADER
 from turnbridge.web.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.stored_responses import StoredResponses
-from turnbridge.web.turns import QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
+from turnbridge.web.turns import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.wire.model_list import model_list, model_object
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]

@@ -23,7 +23,7 @@ from turnbridge.web.ingress import read_body
 from turnbridge.web.output_mode import MODE_HEADER, CallsInText, OutputMode, Runner, output_mode
 from turnbridge.web.state import State
 from turnbridge.web.stored_chats import StoredChats
-from turnbridge.web.turns import Timing, TurnResponse
+from turnbridge.web.turns import FIDELITY_HEADER, Timing, TurnResponse
 from turnbridge.web.writers import ChatWriter, ResponsesWriter
 from turnbridge.wire.chat import decode as chat_decode
 from turnbridge.wire.chat.encode import ChatEncoder
@@ -32,8 +32,6 @@ from turnbridge.wire.responses.encode import ResponseEncoder
 from turnbridge.wire.validation import parse_body
 
 MODEL_HEADER = "x-turnbridge-model"
-# Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
-FIDELITY_HEADER = "x-turnbridge-fidelity"
 IGNORED_HEADER = "x-turnbridge-ignored"
 NO_KEEPALIVE = b"x-no-keepalive"
 

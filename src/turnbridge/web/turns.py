@@ -40,6 +40,9 @@ QUEUED_HEADER = "x-turnbridge-queued-ms"
 # Whether the turn went on in a thread that was kept: `parked`, `warm`, `replayed` or `fresh`.
 THREAD_HEADER = "x-turnbridge-thread"
 
+# Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
+FIDELITY_HEADER = "x-turnbridge-fidelity"
+
 # JSON may begin with blanks. Most answers are there before the third interval, with a status and all headers.
 PATIENCE_WITH_WHOLE_ANSWERS = 2
 BLANK = b" "
@@ -119,7 +122,7 @@ class TurnResponse:
         """`finish` is run when the answer is whole, before its client hears of the end."""
         self._served = Served()
         self._events: AsyncGenerator[AnyBatch, None] = (
-            runner.run(request, self._served) if choices == 1 else run_choices(runner, request, choices)
+            runner.run(request, self._served) if choices == 1 else run_choices(runner, request, choices, self._served)
         )
         self._streamed = request.streamed
         self._running = choices
@@ -181,7 +184,7 @@ class TurnResponse:
         body = msgspec.json.encode(self._writer.whole())
         usage = "estimated" if self._writer.usage.estimated else "exact"
         head = {"content-type": "application/json", "content-length": str(len(body)), USAGE_HEADER: usage}
-        await outlet.start({**head, **self._headers, THREAD_HEADER: self._served.thread})
+        await outlet.start({**head, **self._all_headers()})
         await outlet.end(body)
 
     async def _stream(self, context: RequestContext, outlet: "_Outlet") -> None:
@@ -207,8 +210,15 @@ class TurnResponse:
         """Send the headers, and return the frames that come before any output; nothing, if that has been done."""
         if outlet.started:
             return b""
-        await outlet.start({**STREAM_HEADERS, **self._headers, THREAD_HEADER: self._served.thread})
+        await outlet.start({**STREAM_HEADERS, **self._all_headers()})
         return self._writer.opening()
+
+    def _all_headers(self) -> dict[str, str]:
+        """Return the headers of the answer, with how it is served."""
+        served: dict[str, str] = {THREAD_HEADER: self._served.thread}
+        if self._served.fidelity is not None:
+            served[FIDELITY_HEADER] = self._served.fidelity
+        return {**self._headers, **served}
 
     async def _open(self, outlet: "_Outlet") -> None:
         """Begin before there is any output."""
@@ -236,13 +246,15 @@ class TurnResponse:
         return frames
 
 
-async def run_choices(runner: Runner, request: TurnRequest, choices: int) -> AsyncGenerator[ChoiceBatch, None]:
-    """Yield the events of several turns of one request as they come."""
+async def run_choices(
+    runner: Runner, request: TurnRequest, choices: int, served: Served
+) -> AsyncGenerator[ChoiceBatch, None]:
+    """Yield the events of several turns of one request as they come; the last that begins says how they are served."""
     # Bounded, so that a client that does not read holds back its own turns and fills nothing.
     arrived: asyncio.Queue[ChoiceBatch | None] = asyncio.Queue(MOST_UNSENT_BATCHES)
 
     async def run_one(index: int) -> None:
-        async with aclosing(runner.run(request)) as batches:
+        async with aclosing(runner.run(request, served)) as batches:
             async for batch in batches:
                 await arrived.put(ChoiceBatch(index, batch))
         await arrived.put(None)
