@@ -68,6 +68,7 @@ class Stream:
             admission=_at_once(),
             timing=timing,
             headers={},
+            fidelity=lambda: "exact",
             finish=self._keep if stored else None,
         )
 

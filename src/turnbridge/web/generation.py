@@ -118,6 +118,7 @@ class Generation:
             admission=self._admission.admitted(client, decoded.choices),
             timing=self._timing(request),
             headers=self._headers(choice, turn, mode),
+            fidelity=self._models.fidelity,
             finish=partial(self._chats.keep, client, body, encoder) if decoded.store and self._state.on else None,
         )
 
@@ -141,7 +142,8 @@ class Generation:
         admission = self._admission.admitted(client)
         if past.background:
             run = await self._background.start(self._runner_for(mode), past, turn, encoder, admission)
-            return self._background.answer(run, streamed=turn.streamed, headers=self._headers(choice, turn, mode))
+            headers = {FIDELITY_HEADER: self._models.fidelity(), **self._headers(choice, turn, mode)}
+            return self._background.answer(run, streamed=turn.streamed, headers=headers)
         return TurnResponse(
             self._runner_for(mode),
             turn,
@@ -149,6 +151,7 @@ class Generation:
             admission=admission,
             timing=self._timing(request),
             headers=self._headers(choice, turn, mode),
+            fidelity=self._models.fidelity,
             finish=partial(self._state.keep, past, encoder) if past.keep else None,
         )
 
@@ -206,7 +209,7 @@ class Generation:
         return replace(turn, client=client_of(request.scope), model=choice.model.id, effort=effort), choice
 
     def _headers(self, choice: ModelChoice, turn: TurnRequest, mode: OutputMode) -> dict[str, str]:
-        headers = {MODEL_HEADER: choice.model.id, FIDELITY_HEADER: self._models.fidelity()}
+        headers = {MODEL_HEADER: choice.model.id}
         if mode != "openai-json":
             headers[MODE_HEADER] = mode
         if turn.ignored:

@@ -117,9 +117,13 @@ class TurnResponse:
         admission: AbstractAsyncContextManager[float],
         timing: Timing,
         headers: Mapping[str, str],
+        fidelity: Callable[[], str],
         finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`finish` is run when the answer is whole, before its client hears of the end."""
+        """`finish` is run when the answer is whole, before its client hears of the end.
+
+        `fidelity` is asked if the headers leave before it is known how the turn is served.
+        """
         self._served = Served()
         self._events: AsyncGenerator[AnyBatch, None] = (
             runner.run(request, self._served) if choices == 1 else run_choices(runner, request, choices, self._served)
@@ -131,6 +135,7 @@ class TurnResponse:
         self._admission = admission
         self._timing = timing
         self._headers = dict(headers)
+        self._fidelity = fidelity
         self._finish = finish
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -215,10 +220,12 @@ class TurnResponse:
 
     def _all_headers(self) -> dict[str, str]:
         """Return the headers of the answer, with how it is served."""
-        served: dict[str, str] = {THREAD_HEADER: self._served.thread}
-        if self._served.fidelity is not None:
-            served[FIDELITY_HEADER] = self._served.fidelity
-        return {**self._headers, **served}
+        served = self._served
+        return {
+            **self._headers,
+            THREAD_HEADER: served.thread,
+            FIDELITY_HEADER: served.fidelity or self._fidelity(),
+        }
 
     async def _open(self, outlet: "_Outlet") -> None:
         """Begin before there is any output."""
