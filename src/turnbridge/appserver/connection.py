@@ -206,12 +206,7 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Take what the pipe brought."""
-        lines = self._lines.whole(data)
-        notes = self._notifications.read(lines)
-        if notes is not None:
-            self._tell(notes, len(lines))
-        else:
-            self._receive_mixed(lines)
+        self._receive_lines(self._lines.whole(data))
         if self._lines.endless and not self._broken:
             self._broken = True
             log.error("codex_line_endless", longer_than=jsonrpc.LONGEST_LINE_BYTES)
@@ -240,14 +235,18 @@ class Connection:
         problem = self._check.reply_problem(question, result) if self._check is not None else None
         return None if problem is None else _violation(f"reply to {question}", problem)
 
-    def _receive_mixed(self, lines: bytes) -> None:
-        """Take lines of which some are no notifications of a known kind, or broken."""
-        for line in filter(None, lines.split(b"\n")):
-            notes = self._notifications.read(line)
-            if notes is not None:
-                self._tell(notes, len(line))
-            else:
-                self._receive_other(line)
+    def _receive_lines(self, lines: bytes) -> None:
+        notes = self._notifications.read(lines)
+        if notes is not None:
+            self._tell(notes, len(lines))
+            return
+        # One of them is something else, or broken. It is looked for by halves, so that the others are read together.
+        middle = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.find(b"\n") + 1
+        if 0 < middle < len(lines):
+            self._receive_lines(lines[:middle])
+            self._receive_lines(lines[middle:])
+        else:
+            self._receive_other(lines)
 
     def _receive_other(self, line: bytes) -> None:
         """Take a line that is no notification of a known kind, or a broken one."""

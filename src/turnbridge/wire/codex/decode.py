@@ -81,20 +81,19 @@ class TurnDecoder:
     def read(self, notes: Iterable[schema.Notification | schema.ToolCallAsked]) -> list[ev.TurnEvent]:
         """Return what notifications mean."""
         events: list[ev.TurnEvent] = []
+        turn_id, messages = self.turn_id, self._messages
         for note in notes:
+            if self.ended:
+                break
             # Nearly all of them go on with a message.
-            if (
-                isinstance(note, schema.AgentMessageDelta)
-                and note.turn_id == self.turn_id
-                and (message := self._messages.get(note.item_id)) is not None
-                and message.pieces
-                and note.delta
-                and not self.ended
-            ):
-                message.pieces.append(note.delta)
-                events.append(ev.TextDelta(note.item_id, note.delta))
-            else:
-                events += self.feed(note)
+            if isinstance(note, schema.AgentMessageDelta) and note.turn_id == turn_id and (text := note.delta):
+                item_id = note.item_id
+                message = messages.get(item_id)
+                if message is not None and message.pieces:
+                    message.pieces.append(text)
+                    events.append(ev.TextDelta(item_id, text))
+                    continue
+            events += self.feed(note)
         return events
 
     def feed(self, note: schema.Notification | schema.ToolCallAsked) -> list[ev.TurnEvent]:
