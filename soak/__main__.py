@@ -41,6 +41,9 @@ SPARE_DESCRIPTORS = 3
 # replaced whatever it has done. One is in reserve, as many as serve may wait for clients, and one is on its way out.
 GATEWAY_MB = 200.0
 FRESH_MB, THREAD_MB, REPLACED_MB = 300.0, 2.0, 1100.0
+# A fault can freeze the very app-server that would replace another. That is noticed after this time, in which the other
+# one goes on and takes up to 55 MB a second.
+STARTUP_TIMEOUT_MS, HELD_UP_MB = 5000, 400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,12 @@ class Plan:
     def bounds(self) -> Bounds:
         """Return what may be held."""
         one = min(FRESH_MB + THREAD_MB * self.threads, REPLACED_MB)
-        return Bounds(gateway_mb=GATEWAY_MB, app_server_mb=one, app_servers_mb=one * (2 * WORKERS + 2))
+        held_up = 0.0 if self.turns else HELD_UP_MB
+        return Bounds(
+            gateway_mb=GATEWAY_MB,
+            app_server_mb=one + held_up,
+            app_servers_mb=one * (2 * WORKERS + 2) + held_up,
+        )
 
 
 async def soak(plan: Plan, directory: Path) -> Report:
@@ -112,6 +120,7 @@ def _settings(plan: Plan, directory: Path) -> dict[str, object]:
         # One place less than clients, so that some of them have to wait.
         "PROXY_MAX_TURNS": max(1, plan.clients - 1),
         "PROXY_PARKED_TURN_TTL_S": PARKED_TTL_S,
+        "WORKER_STARTUP_TIMEOUT_MS": STARTUP_TIMEOUT_MS,
     }
     return settings if plan.turns else {**settings, "CODEX_BIN": _noisy(directory)}
 
