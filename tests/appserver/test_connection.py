@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 RECORDED = RECORDING.read_bytes()
 LINES: list[JsonObject] = [json.loads(line) for line in RECORDED.splitlines()]
 ANSWERS: dict[int, Json] = {int(str(line["id"])): line["result"] for line in LINES if "result" in line}
+METHODS = sorted({str(line["method"]) for line in LINES if line.get("method") in NOTIFICATIONS})
 THREADS = sorted({str(params["threadId"]) for line in LINES if isinstance(params := line.get("params"), dict)})
 
 
@@ -89,6 +90,30 @@ async def test_any_chunking_of_the_pipe_gives_the_same(cuts: list[int]) -> None:
     assert {n: answer for n, answer in enumerate(answers, 1) if answer is not None} == ANSWERS
     assert sum(map(len, notes)) + len(ANSWERS) == len(LINES)
     assert skipped == Counter()
+
+
+ODD_LINES = [
+    b"",
+    b"plain words",
+    b"{",
+    b"}",
+    b'{"method": "thread/invented", "params": {"threadId": "mine"}}',
+    b'{"id": 99, "result": {}}',
+]
+
+
+@given(st.data())
+async def test_lines_that_come_together_are_read_as_if_each_had_come_alone(data: st.DataObject) -> None:
+    told = [about(thread, recorded(method)).rstrip() for thread in ("mine", "yours", "nobody's") for method in METHODS]
+    lines = data.draw(st.lists(st.sampled_from([*told, *ODD_LINES]), max_size=12))
+    alone, together = Peer(), Peer()
+    inboxes = [[peer.connection.subscribe(thread) for thread in ("mine", "yours")] for peer in (alone, together)]
+    for line in lines:
+        alone.connection.receive(line + b"\n")
+    together.connection.receive(b"".join(line + b"\n" for line in lines))
+
+    assert together.connection.skipped == alone.connection.skipped
+    assert [waiting(inbox) for inbox in inboxes[1]] == [waiting(inbox) for inbox in inboxes[0]]
 
 
 @given(st.permutations(range(1, 7)))

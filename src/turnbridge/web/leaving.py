@@ -28,7 +28,7 @@ class Client:
         if listening is None:
             raise AssertionError("Requests are served in a task.")
         cancelled_before = listening.cancelling()
-        self._answering = answering = asyncio.ensure_future(answer)
+        self._answering = answering = asyncio.create_task(answer)
         over = _Over(listening)
         answering.add_done_callback(over)
         try:
