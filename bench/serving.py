@@ -8,6 +8,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 BACKLOG = 2048
+# As in the gateway: clients of a bench wait while the other sides have their turn.
+IDLE_CONNECTION_S = 75
 
 
 async def serve(app: ASGIApp) -> None:
@@ -16,7 +18,14 @@ async def serve(app: ASGIApp) -> None:
         listener.bind(("127.0.0.1", 0))
         # From here on a client may connect, and waits until the server takes it.
         listener.listen(BACKLOG)
-        config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, server_header=False)
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=IDLE_CONNECTION_S,
+        )
         server = uvicorn.Server(config)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)

@@ -23,7 +23,7 @@ DELTAS = 20
 ASK = json.dumps({"deltas": DELTAS})
 # Turns at once, turns in a round, rounds. Each round is over before the machine changes its mind; more rounds, not
 # longer ones, beat the noise. But after each change of sides all caches are cold, so a round takes a second or two.
-LEVELS = ((1, 25, 9), (8, 56, 9), (32, 96, 6))
+LEVELS = ((1, 25, 15), (8, 56, 9), (32, 96, 6))
 QUICK_LEVELS = ((1, 4, 1), (8, 8, 1), (32, 32, 1))
 # Most answers of models are longer.
 LONG_DELTAS = 300

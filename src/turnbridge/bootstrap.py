@@ -55,6 +55,9 @@ PRUNING_INTERVAL_S = 900.0
 KEY_FILE = "api-key"
 # How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
+# Longer than clients and proxies keep idle connections (5 to 60 s). If the server is the first to let go of one, a request
+# that is just being sent on it is lost.
+IDLE_CONNECTION_S = 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +283,7 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
             # Nothing here depends on what a proxy says of its clients.
             proxy_headers=False,
             timeout_graceful_shutdown=STOP_GRACE_S,
+            timeout_keep_alive=IDLE_CONNECTION_S,
         )
     )
 
