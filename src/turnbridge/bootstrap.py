@@ -55,8 +55,8 @@ PRUNING_INTERVAL_S = 900.0
 KEY_FILE = "api-key"
 # How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
-# Longer than clients and proxies keep idle connections (5 to 60 s). If the server is the first to let go of one, a request
-# that is just being sent on it is lost.
+# Longer than clients and proxies keep idle connections (5 to 60 s). If the server is the first to let go of one, a
+# request that is just being sent on it is lost.
 IDLE_CONNECTION_S = 75
 
 
