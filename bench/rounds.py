@@ -79,9 +79,14 @@ class Measured:
         return self.deltas / self.own_cpu if self.own_cpu else math.inf
 
 
-async def interleaved(sides: Sequence[Side], *, at_once: int, requests: int, rounds: int) -> list[Measured]:
-    """Run `requests` on every side in each round; on a machine that is too slow for them, there are fewer rounds."""
-    measured = [Measured() for _ in sides]
+async def interleaved(
+    sides: Sequence[Side], *, at_once: int, requests: int, rounds: int, before: Sequence[Measured] | None = None
+) -> list[Measured]:
+    """Run `requests` on every side in each round; on a machine that is too slow for them, there are fewer rounds.
+
+    What was measured `before` is added to.
+    """
+    measured = list(before) if before is not None else [Measured() for _ in sides]
     end = time.monotonic() + ENOUGH_S
     for number in range(rounds):
         if number and time.monotonic() > end:
