@@ -1,16 +1,15 @@
-"""Runs one turn: brings in media, shows the model the request, ends the answer where the client wants, checks it."""
+"""Runs one turn: shows the model the request, ends the answer where the client wants, checks it."""
 
-import asyncio
 import itertools
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Literal, TypeAlias
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import OutputLimit
 from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
+from turnbridge.engine.ready_items import ready_items
 from turnbridge.engine.timing import TurnClock, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
@@ -31,12 +30,9 @@ from turnbridge.turn.events import (
 )
 from turnbridge.turn.items import (
     NARRATION,
-    FilePart,
     FunctionCallOutput,
-    ImagePart,
     Item,
     Message,
-    Part,
     TextPart,
     is_models,
 )
@@ -186,41 +182,11 @@ class TurnRunner:
 
     async def _ready(self, request: TurnRequest) -> TurnRequest:
         """Return the request as it can be shown to the model."""
-        items = await self._ready_items(request)
+        items = await ready_items(request, self._media)
         ready = request if items == request.items else replace(request, items=items)
         if ready.model in self._without_summary and not ready.summary_needed:
             return replace(ready, summary=None)
         return ready
-
-    async def _ready_items(self, request: TurnRequest) -> tuple[Item, ...]:
-        """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
-        # Most items are text, and long histories have many of them: those are not looked into any further.
-        items = tuple([item if _is_ready(item) else await self._ready_item(item) for item in request.items])
-        output = request.output
-        if isinstance(output, JsonOfSchema) and not output.enforced:
-            return (_schema_message(output), *items)
-        return items
-
-    async def _ready_item(self, item: Item) -> Item:
-        if isinstance(item, Message):
-            return replace(item, parts=await self._ready_parts(item.parts))
-        if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
-            parts = await self._ready_parts(item.output)
-            # One text is the same to the model as a string, and the one form that Codex gives to both.
-            return replace(item, output=parts[0].text if _is_one_text(parts) else parts)
-        return item
-
-    async def _ready_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        if _all_text(parts):
-            return parts
-        return tuple(await asyncio.gather(*(self._ready_part(part) for part in parts)))
-
-    async def _ready_part(self, part: Part) -> Part:
-        if isinstance(part, ImagePart) and not part.url.startswith("data:"):
-            return replace(part, url=await self._media.image(part.url, param=part.param))
-        if isinstance(part, FilePart):
-            return TextPart(text=await self._media.file_text(part))
-        return part
 
     def _shaped(self, turn: "_Turn", source: Batches) -> Batches:
         """Return an answer of the shape that the client asked for."""
@@ -366,18 +332,6 @@ async def _checked(rule: Conformance, source: Batches) -> Batches:
             yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
 
 
-def _is_ready(item: Item) -> bool:
-    return isinstance(item, Message) and _all_text(item.parts)
-
-
-def _all_text(parts: tuple[Part, ...]) -> bool:
-    return all(isinstance(part, TextPart) for part in parts)
-
-
-def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:
-    return len(parts) == 1 and isinstance(parts[0], TextPart)
-
-
 def _rule(request: TurnRequest) -> Conformance | None:
     match request.output:
         case PlainText():
@@ -390,14 +344,6 @@ def _rule(request: TurnRequest) -> Conformance | None:
 
 def _rejected(problem: str, usage: Usage) -> TurnFailed:
     return TurnFailed(OutputRejected(f"The model's answer does not conform to the requested format: {problem}"), usage)
-
-
-def _schema_message(output: JsonOfSchema) -> Message:
-    """Return the words for a schema that the provider would refuse to enforce (it is not of the strict subset)."""
-    about = f" ({output.description})" if output.description else ""
-    schema = json.dumps(output.schema, ensure_ascii=False)
-    text = f"Answer only with JSON named `{output.name}`{about} that conforms to this JSON Schema:\n{schema}"
-    return Message(role="developer", parts=(TextPart(text=text),))
 
 
 def _text_of(item: Item) -> str:
