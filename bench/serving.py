@@ -4,31 +4,22 @@ import asyncio
 import socket
 import sys
 
-import uvicorn
 from starlette.types import ASGIApp
 
+from turnbridge.web.serving import HttpServer
+
 BACKLOG = 2048
-# As in the gateway: clients of a bench wait while the other sides have their turn.
-IDLE_CONNECTION_S = 75
 
 
 async def serve(app: ASGIApp) -> None:
-    """Serve on a free loopback port, with uvicorn as the gateway uses it."""
+    """Serve on a free loopback port, with the gateway's own server."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         # From here on a client may connect, and waits until the server takes it.
         listener.listen(BACKLOG)
-        config = uvicorn.Config(
-            app,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=IDLE_CONNECTION_S,
-        )
-        server = uvicorn.Server(config)
+        server = HttpServer(app)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         await asyncio.to_thread(sys.stdin.read)
-        server.should_exit = True
+        server.stop()
         await serving

@@ -11,11 +11,10 @@ from pathlib import Path
 import httpx2
 import pytest
 from codex_cli_bin import bundled_codex_path
-from starlette.routing import Router
 
 from tests.support.gateway import API_KEY, listening, settings_for_tests
 from turnbridge.appserver import pool as pool_module
-from turnbridge.bootstrap import KEY_FILE, http_server, running_gateway, stored_key
+from turnbridge.bootstrap import KEY_FILE, running_gateway, stored_key
 from turnbridge.demo.replies import answer, message
 from turnbridge.demo.server import ScriptedModel, in_order
 
@@ -182,8 +181,3 @@ def test_every_installation_has_another_key(tmp_path: Path) -> None:
 def test_a_key_file_that_was_never_finished_is_no_key(tmp_path: Path, left_over: str) -> None:
     (tmp_path / KEY_FILE).write_text(left_over)
     assert stored_key(tmp_path).startswith("sk-turnbridge-")
-
-
-def test_an_idle_connection_is_kept_longer_than_whoever_uses_it_would_keep_it() -> None:
-    """A pool of httpx lets go after 5 s, one of aiohttp after 15; nginx and load balancers after 60."""
-    assert http_server(Router()).config.timeout_keep_alive > 60

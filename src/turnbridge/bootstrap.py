@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
+import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import structlog
-import uvicorn
 from starlette.types import ASGIApp
 
 from turnbridge.appserver.backend import CodexBackend
@@ -41,6 +41,7 @@ from turnbridge.web.conversations import Conversations
 from turnbridge.web.generation import Generation, GenerationRules, Models
 from turnbridge.web.metrics import Metrics
 from turnbridge.web.rate_limit import RequestRates
+from turnbridge.web.serving import STOP_GRACE_S
 from turnbridge.web.state import State
 from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.stored_responses import StoredResponses
@@ -53,11 +54,6 @@ SECONDS_PER_DAY = 24 * 3600
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
 KEY_FILE = "api-key"
-# How long open answers may take to be written to their end once their turns are over.
-STOP_GRACE_S = 5
-# Longer than clients and proxies keep idle connections (5 to 60 s). If the server is the first to let go of one, a
-# request that is just being sent on it is lost.
-IDLE_CONNECTION_S = 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,31 +267,9 @@ def trace_path(settings: Settings) -> Path:
     return settings.proto_log_path or settings.data_dir / "trace" / "wire.ndjson"
 
 
-def http_server(app: ASGIApp) -> uvicorn.Server:
-    """Return the HTTP server around the application."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            # Nothing here depends on what a proxy says of its clients.
-            proxy_headers=False,
-            timeout_graceful_shutdown=STOP_GRACE_S,
-            timeout_keep_alive=IDLE_CONNECTION_S,
-        )
-    )
-
-
-def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of uvloop's event loop where there is one."""
-    return uvicorn.Config(None, loop="auto", log_config=None).get_loop_factory()  # type: ignore[arg-type]  # No application is loaded.
-
-
 def new_id(prefix: str) -> str:
     """Return a fresh id in OpenAI's style."""
-    return prefix + secrets.token_hex(16)
+    return prefix + os.urandom(16).hex()
 
 
 def stored_key(data_dir: Path) -> str:

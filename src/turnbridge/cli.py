@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
 from pydantic import ValidationError
 
 from turnbridge import __version__
-from turnbridge.bootstrap import Gateway, fastest_loop, http_server, running_gateway, stored_key, trace_path
+from turnbridge.bootstrap import Gateway, running_gateway, stored_key, trace_path
 from turnbridge.commands import probe, schema, store
 from turnbridge.commands.refusal import explained, refuse
 from turnbridge.demo.persona import respond
@@ -26,6 +25,7 @@ from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
 from turnbridge.settings import Settings, complaints, load_settings
 from turnbridge.trace import timeline
+from turnbridge.web.serving import HttpServer, fastest_loop
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The OpenAI API in front of Codex.")
 app.add_typer(store.app, name="store")
@@ -88,7 +88,7 @@ async def _serve(settings: Settings, *, demo: bool) -> None:
         gateway = await stack.enter_async_context(
             running_gateway(settings, api_key=api_key, provider=model.base_url if model else None)
         )
-        server = http_server(gateway.app)
+        server = HttpServer(gateway.app)
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
         _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
         _spare_the_collector()
@@ -103,23 +103,21 @@ def _spare_the_collector() -> None:
 
 
 @contextlib.contextmanager
-def _drain_on_signals(gateway: Gateway, server: uvicorn.Server, drain_s: float) -> Iterator[None]:
+def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> Iterator[None]:
     """Let running turns finish at the first signal to stop, and stop at once at the second."""
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []
 
     async def drain() -> None:
         await gateway.drain(drain_s)
-        server.should_exit = True
+        server.stop()
 
     def stop() -> None:
         if draining:
-            server.should_exit = server.force_exit = True
+            server.stop(at_once=True)
         else:
             draining.append(loop.create_task(drain()))
 
-    # Otherwise the server takes the signals itself, and cuts off what runs.
-    server.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
     signals = (signal.SIGINT, signal.SIGTERM)
     for number in signals:
         loop.add_signal_handler(number, stop)

@@ -10,11 +10,12 @@ from pathlib import Path
 import httpx2
 import openai
 
-from turnbridge.bootstrap import Gateway, http_server, running_gateway
+from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.demo.replies import Reply, answer, message
 from turnbridge.demo.server import ScriptedModel, in_order
 from turnbridge.settings import Settings, load_settings
 from turnbridge.turn.items import JsonObject
+from turnbridge.web.serving import HttpServer
 
 API_KEY = "sk-test-0123456789abcdef"
 # Longer than anything here takes, shorter than the patience of a test.
@@ -75,12 +76,10 @@ async def listening(gateway: Gateway) -> AsyncIterator[str]:
     """Serve a gateway on a free loopback port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        server = http_server(gateway.app)
-        # Signals belong to pytest.
-        server.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
+        server = HttpServer(gateway.app)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.stop()
             await serving

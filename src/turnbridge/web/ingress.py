@@ -4,8 +4,8 @@
 the outermost one looks at what is sent: the others leave the headers they want in the `RequestContext`.
 """
 
+import os
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
@@ -194,7 +194,7 @@ class Observe:
     def _context_for(self, scope: Scope) -> RequestContext:
         request_id = header_value(scope, b"x-request-id") or b""
         if not SANE_REQUEST_ID.fullmatch(request_id):
-            request_id = f"req_{secrets.token_hex(16)}".encode()
+            request_id = f"req_{os.urandom(16).hex()}".encode()
         return RequestContext(
             request_id=request_id.decode("ascii"),
             method=scope["method"],
