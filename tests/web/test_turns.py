@@ -31,12 +31,17 @@ REST: list[TurnEvent] = [TextDelta("m1", "lo"), MessageDone("m1", None, "Hello")
 END: list[TurnEvent] = [TurnCompleted(Usage())]
 FAILED: list[TurnEvent] = [TurnFailed(UpstreamFailed("The provider broke."))]
 
+FIDELITY = b"x-turnbridge-fidelity"
+
 
 class Turn:
     """A turn that says what it is told to, when it is told to."""
 
     def __init__(self) -> None:
         self._batches: asyncio.Queue[Sequence[TurnEvent]] = asyncio.Queue()
+        self.served = Served()
+        self.known_at_once: str | None = None
+        """How faithfully it is shown, if that is known from the start."""
 
     def says(self, *batches: Sequence[TurnEvent]) -> None:
         for batch in batches:
@@ -45,7 +50,9 @@ class Turn:
     async def run(
         self, request: TurnRequest, served: Served | None = None
     ) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        del request, served
+        del request
+        self.served = served or self.served
+        self.served.fidelity = self.known_at_once
         while True:
             batch = await self._batches.get()
             yield batch
@@ -68,7 +75,6 @@ class Stream:
             admission=_at_once(),
             timing=timing,
             headers={},
-            fidelity=lambda: "exact",
             finish=self._keep if stored else None,
         )
 
@@ -123,6 +129,42 @@ async def test_what_opens_a_stream_comes_before_its_output_whenever_it_is_sent(t
     assert [second - first for first, second in pairwise(numbers(stream.bodies))] == [1] * (
         len(numbers(stream.bodies)) - 1
     )
+
+
+async def test_held_headers_say_how_the_turn_is_served() -> None:
+    stream = Stream(HELD)
+    serving = asyncio.ensure_future(stream.serve())
+    await stream.settled()
+    stream.turn.served.thread, stream.turn.served.fidelity = "warm", "exact"
+    stream.turn.says([*STARTED, *FIRST], REST, END)
+    await serving
+    headers = stream.sent[0]["headers"]
+    assert (b"x-turnbridge-thread", b"warm") in headers
+    assert (b"x-turnbridge-fidelity", b"exact") in headers
+    assert b": x-turnbridge" not in b"".join(stream.bodies)
+
+
+async def test_what_headers_could_not_know_is_told_in_the_stream_before_its_output() -> None:
+    stream = Stream(PROMPT)
+    serving = asyncio.ensure_future(stream.serve())
+    await stream.settled()
+    assert not [name for name, _ in stream.sent[0]["headers"] if name in (b"x-turnbridge-thread", FIDELITY)]
+    stream.turn.served.thread, stream.turn.served.fidelity = "replayed", "exact"
+    stream.turn.says([*STARTED, *FIRST], REST, END)
+    await serving
+    assert stream.bodies[1].startswith(b": x-turnbridge-thread: replayed\n\n: x-turnbridge-fidelity: exact\n\nevent: ")
+
+
+async def test_what_headers_said_is_said_again_only_if_it_has_become_wrong() -> None:
+    stream = Stream(PROMPT)
+    stream.turn.known_at_once = "exact"
+    serving = asyncio.ensure_future(stream.serve())
+    await stream.settled()
+    assert (FIDELITY, b"exact") in stream.sent[0]["headers"]
+    stream.turn.served.fidelity = "extra=shell"
+    stream.turn.says([*STARTED, *FIRST], REST, END)
+    await serving
+    assert stream.bodies[1].startswith(b": x-turnbridge-fidelity: extra=shell\n\nevent: ")
 
 
 async def test_an_item_that_has_merely_begun_does_not_release_the_headers() -> None:

@@ -118,7 +118,6 @@ class Generation:
             admission=self._admission.admitted(client, decoded.choices),
             timing=self._timing(request),
             headers=self._headers(choice, turn, mode),
-            fidelity=self._models.fidelity,
             finish=partial(self._chats.keep, client, body, encoder) if decoded.store and self._state.on else None,
         )
 
@@ -151,7 +150,6 @@ class Generation:
             admission=admission,
             timing=self._timing(request),
             headers=self._headers(choice, turn, mode),
-            fidelity=self._models.fidelity,
             finish=partial(self._state.keep, past, encoder) if past.keep else None,
         )
 

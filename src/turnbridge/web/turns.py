@@ -117,13 +117,9 @@ class TurnResponse:
         admission: AbstractAsyncContextManager[float],
         timing: Timing,
         headers: Mapping[str, str],
-        fidelity: Callable[[], str],
         finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`finish` is run when the answer is whole, before its client hears of the end.
-
-        `fidelity` is asked if the headers leave before it is known how the turn is served.
-        """
+        """`finish` is run when the answer is whole, before its client hears of the end."""
         self._served = Served()
         self._events: AsyncGenerator[AnyBatch, None] = (
             runner.run(request, self._served) if choices == 1 else run_choices(runner, request, choices, self._served)
@@ -135,7 +131,8 @@ class TurnResponse:
         self._admission = admission
         self._timing = timing
         self._headers = dict(headers)
-        self._fidelity = fidelity
+        self._told: dict[str, str] = {}
+        """What the headers of a stream say of how the turn is served."""
         self._finish = finish
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -189,7 +186,7 @@ class TurnResponse:
         body = msgspec.json.encode(self._writer.whole())
         usage = "estimated" if self._writer.usage.estimated else "exact"
         head = {"content-type": "application/json", "content-length": str(len(body)), USAGE_HEADER: usage}
-        await outlet.start({**head, **self._all_headers()})
+        await outlet.start({**head, **self._headers, **self._how_served()})
         await outlet.end(body)
 
     async def _stream(self, context: RequestContext, outlet: "_Outlet") -> None:
@@ -212,20 +209,22 @@ class TurnResponse:
         await outlet.end(last + self._writer.closing())
 
     async def _begin(self, outlet: "_Outlet") -> bytes:
-        """Send the headers, and return the frames that come before any output; nothing, if that has been done."""
+        """Send the headers, and return the frames that come before any output.
+
+        If the headers have gone, only what they could not know yet is returned.
+        """
+        how = self._how_served()
         if outlet.started:
-            return b""
-        await outlet.start({**STREAM_HEADERS, **self._all_headers()})
+            unsaid = [f"{name}: {value}" for name, value in how.items() if self._told.get(name) != value]
+            return b"".join(map(sse.comment, unsaid))
+        self._told = how
+        await outlet.start({**STREAM_HEADERS, **self._headers, **how})
         return self._writer.opening()
 
-    def _all_headers(self) -> dict[str, str]:
-        """Return the headers of the answer, with how it is served."""
+    def _how_served(self) -> dict[str, str]:
+        """Return how the turn is served, in the words of the headers; nothing, as long as it is not known."""
         served = self._served
-        return {
-            **self._headers,
-            THREAD_HEADER: served.thread,
-            FIDELITY_HEADER: served.fidelity or self._fidelity(),
-        }
+        return {} if served.fidelity is None else {THREAD_HEADER: served.thread, FIDELITY_HEADER: served.fidelity}
 
     async def _open(self, outlet: "_Outlet") -> None:
         """Begin before there is any output."""
