@@ -22,10 +22,10 @@ REASONING_ANSWERS = (
     ),
     Requirement(
         id="reasoning.effort.unknown",
-        sentence="An effort that the model does not advertise is a 400 that names those it does.",
+        sentence="An effort that neither the model lists nor OpenAI knows is a 400 that names those it lists.",
         source=REASONING,
         tests=(
-            "tests/engine/test_models.py::test_an_effort_that_the_model_lacks_is_refused_with_those_it_has",
+            "tests/engine/test_models.py::test_an_effort_that_nobody_knows_is_refused_with_those_the_model_has",
             "tests/real/test_errors.py::test_a_malformed_request_is_told_what_is_wrong_and_where",
         ),
     ),

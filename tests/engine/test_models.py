@@ -116,8 +116,9 @@ def test_without_any_model_every_name_is_unknown() -> None:
         ModelCatalog([], default=None, aliases={}).resolve("codex-5")
 
 
-def test_an_effort_that_the_model_lacks_is_refused_with_those_it_has() -> None:
+def test_an_effort_that_nobody_knows_is_refused_with_those_the_model_has() -> None:
     CATALOG.check_effort(BIG, "xhigh", param="reasoning_effort")
+    CATALOG.check_effort(BIG, "none", param="reasoning_effort")
     CATALOG.check_effort(model("silent", efforts=()), "anything", param="reasoning_effort")
     expected = (
         "Unsupported value: 'xhigh' is not supported with the 'gpt-5.5-mini' model. "

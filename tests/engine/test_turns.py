@@ -162,7 +162,10 @@ async def test_an_answer_that_the_provider_cut_off_without_a_count_is_counted_he
         ending,
     ]
     events = await events_of(ScriptedBackend([[spoken]]), ASKED)
-    assert events == [*spoken[:-1], TurnIncomplete("content_filter", Usage(input=5, output=5, estimated=True))]
+    assert events == [
+        *spoken[:-1],
+        TurnIncomplete("content_filter", Usage(input=5, output=5, reasoning=2, estimated=True)),
+    ]
 
 
 # --- The shape that the client asked for ---

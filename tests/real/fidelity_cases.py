@@ -333,7 +333,7 @@ PARAMETERS = [
             chat={"reasoning_effort": effort},
             reasoning={"effort": effort},
         )
-        for effort in ("low", "medium", "high", "xhigh")
+        for effort in ("none", "minimal", "low", "medium", "high", "xhigh")
     ),
     *(
         asked(

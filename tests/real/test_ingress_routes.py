@@ -3,11 +3,13 @@
 import httpx2
 import openai
 import pytest
+import structlog
 from dirty_equals import IsStr
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge
 from turnbridge.demo.replies import JsonObject, Usage, answer, error_reply, message
+from turnbridge.web.unserved import REASONS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -35,6 +37,38 @@ async def test_every_route_is_served_with_and_without_v1(bridge: Bridge, prefix:
         (200, "list"),
         (200, "model"),
     ]
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+@pytest.mark.parametrize("path", REASONS)
+async def test_what_only_openai_can_serve_is_refused_with_the_reason(bridge: Bridge, prefix: str, path: str) -> None:
+    response = await bridge.http.post(f"{prefix}{path}", json={})
+    assert (response.status_code, response.json()["error"]) == (
+        404,
+        {
+            "message": f"{prefix}{path} is not served here. {REASONS[path]}",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "not_found",
+        },
+    )
+
+
+async def test_a_websocket_is_refused_like_any_other_request_that_is_not_served(bridge: Bridge) -> None:
+    wish = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": "eA=="}
+    with structlog.testing.capture_logs() as logs:
+        response = await bridge.http.get("/v1/responses", headers=wish)
+    assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
+    assert [(log["route"], log["status"]) for log in logs if log["event"] == "request"] == [("/v1/responses", 405)]
+
+
+@pytest.mark.parametrize("path", ASK)
+async def test_a_request_that_is_refused_is_logged_with_what_it_asked_for(bridge: Bridge, path: str) -> None:
+    wrong = {**ASK[path], "stream": True, "tools": [{"type": "code_interpreter"}]}
+    with structlog.testing.capture_logs() as logs:
+        assert (await bridge.http.post(f"/v1{path}", json=wrong)).status_code == 400
+    (line,) = [log for log in logs if log["event"] == "request"]
+    assert (line["model"], line["stream"], line["error_code"]) == (MODEL, True, "unsupported_tool")
 
 
 async def test_the_sdk_lists_the_models_and_retrieves_each(bridge: Bridge) -> None:

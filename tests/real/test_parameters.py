@@ -9,7 +9,7 @@ from dirty_equals import IsStr
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import JsonObject, Pause, StreamReply, Wait, answer, created, failed, message
+from turnbridge.demo.replies import JsonObject, Pause, StreamReply, Wait, answer, created, failed, message, reasoning
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -109,6 +109,15 @@ async def test_a_token_limit_ends_a_chat_completion_and_the_turn(bridge: Bridge,
     assert body["usage"]["completion_tokens"] == 6
     assert response.headers["x-turnbridge-usage"] == "estimated"
     await dropped(bridge, before)
+
+
+async def test_a_thought_in_an_answer_that_was_cut_is_counted_as_one(bridge: Bridge) -> None:
+    bridge.script(answer(reasoning(["Numbers."]), message("0 1 2 3 ", pieces=[*WORDS[:4], Wait(gate=asyncio.Event())])))
+    body = (await bridge.http.post(CHAT, json={**ASK[CHAT], "max_tokens": 6})).json()
+    assert body["choices"][0]["message"]["reasoning_content"] == "Numbers."
+    thought = body["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert thought > 0
+    assert body["usage"]["completion_tokens"] == 6 + thought
 
 
 async def test_a_token_limit_ends_a_chat_stream_and_says_that_the_usage_is_estimated(bridge: Bridge) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
 from turnbridge.turn.models import Model
 
+# OpenAI's models take them, but Codex does not offer them to people. OpenAI's own agent SDK asks for `none` unasked.
+UNLISTED_EFFORTS = ("none", "minimal")
 # Short forms of efforts that people append to a model's name, as in `gpt-5.5-xh`.
 EFFORT_SUFFIXES = {"l": "low", "m": "medium", "h": "high", "xh": "xhigh"}
 
@@ -62,8 +64,8 @@ class ModelCatalog:
         return choice
 
     def check_effort(self, model: Model, effort: str, *, param: str) -> None:
-        """Refuse an effort that the model does not advertise."""
-        if model.efforts and effort not in model.efforts:
+        """Refuse an effort that the model does not advertise, unless its provider may well take it."""
+        if model.efforts and effort not in model.efforts and effort not in UNLISTED_EFFORTS:
             supported = ", ".join(f"'{known}'" for known in model.efforts)
             raise InvalidRequest(
                 f"Unsupported value: '{effort}' is not supported with the '{model.id}' model. "

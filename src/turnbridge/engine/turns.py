@@ -250,15 +250,15 @@ class TurnRunner:
 
     def _estimate(self, request: TurnRequest, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
-        told = [
-            event.text
-            for events in said
-            for event in events
-            if isinstance(event, TextDelta | SummaryDelta | ReasoningDelta)
-        ]
+        told = [event for events in said for event in events]
+        answer = "".join(event.text for event in told if isinstance(event, TextDelta))
+        # Of what the model thought, only this is known.
+        thoughts = "".join(event.text for event in told if isinstance(event, SummaryDelta | ReasoningDelta))
+        reasoning = self._tokenizer.count(thoughts)
         return Usage(
             input=self._tokenizer.count("\n".join(shown)),
-            output=self._tokenizer.count("".join(told)),
+            output=self._tokenizer.count(answer) + reasoning,
+            reasoning=reasoning,
             estimated=True,
         )
 

@@ -20,6 +20,7 @@ from turnbridge.web.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.stored_responses import StoredResponses
 from turnbridge.web.turns import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
+from turnbridge.web.unserved import REASONS, refuse
 from turnbridge.wire.model_list import model_list, model_object
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
@@ -57,6 +58,8 @@ def build_app(
     routes = [
         *_generating(handlers.generation, [*limited, once]),
         *_models(handlers.models),
+        # Before the routes whose parameter would take these paths for an id.
+        *(route for path in REASONS for route in _both(None, path, refuse)),
         *_kept(handlers, once),
         *_probes(problem, fidelity),
         Route("/metrics", metrics_endpoint(metrics, token=metrics_token)),
@@ -142,9 +145,10 @@ def _kept(handlers: Handlers, once: Middleware) -> list[Route]:
     ]
 
 
-def _both(method: str, path: str, endpoint: Endpoint, layers: Sequence[Middleware] = ()) -> list[Route]:
-    """Return a route twice: clients differ in whether their base URL ends in `/v1`."""
-    return [Route(name, _Answering(endpoint), methods=[method], middleware=layers) for name in (f"/v1{path}", path)]
+def _both(method: str | None, path: str, endpoint: Endpoint, layers: Sequence[Middleware] = ()) -> list[Route]:
+    """Return a route twice: clients differ in whether their base URL ends in `/v1`. No method means any."""
+    methods = None if method is None else [method]
+    return [Route(name, _Answering(endpoint), methods=methods, middleware=layers) for name in (f"/v1{path}", path)]
 
 
 class _Answering:

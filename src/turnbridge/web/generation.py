@@ -184,14 +184,17 @@ class Generation:
         return self._rules.timing
 
     async def _body(self, request: Request) -> JsonObject:
-        body = await read_body(request.scope, request.receive, limit_bytes=self._rules.body_limit_bytes)
-        return parse_body(body)
+        """Return the request's body; its log line names the model and the stream, whatever is wrong with the rest."""
+        body = parse_body(await read_body(request.scope, request.receive, limit_bytes=self._rules.body_limit_bytes))
+        context, model = context_of(request.scope), body.get("model")
+        context.model = model if isinstance(model, str) else None
+        context.stream = body.get("stream") is True
+        return body
 
     async def _settle(
         self, request: Request, turn: TurnRequest, *, effort_param: str
     ) -> tuple[TurnRequest, ModelChoice]:
         """Return the turn with Codex's own name for the model, and an effort that it has."""
-        context_of(request.scope).model = turn.model
         if turn.ignored and self._rules.strict_params:
             raise InvalidRequest(
                 f"Unsupported parameter: '{turn.ignored[0]}' cannot be honoured through Codex, "

@@ -31,6 +31,8 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 lifespan="off",
                 server_header=False,
+                # A request for a WebSocket is answered, and logged, like any other GET.
+                ws="none",
                 # Nothing here depends on what a proxy says of its clients.
                 proxy_headers=False,
                 timeout_graceful_shutdown=STOP_GRACE_S,

@@ -138,7 +138,6 @@ class TurnResponse:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client leaves first."""
         context = context_of(scope)
-        context.stream = self._streamed
         outlet = _Outlet(send)
         client = Client(receive)
         try:
