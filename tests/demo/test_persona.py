@@ -132,6 +132,35 @@ def test_a_json_schema_is_filled_in_also_after_a_function_returned() -> None:
     assert [json.loads(spoken(respond(request))) for request in (before, after)] == [{"ok": True}] * 2
 
 
+def test_a_json_schema_that_is_told_in_words_is_filled_in_too() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    rule = says("developer", f"Answer only with JSON that conforms to this JSON Schema:\n{json.dumps(schema)}")
+    assert json.loads(spoken(respond(asking(rule, says("user", "Where?"))))) == {"city": "demo city"}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [says("user", "Where? Respond in JSON.")],
+        [says("developer", "You MUST answer with JSON."), says("user", "Where?")],
+        [says("developer", "Return a JSON Schema:\n{that is none}"), says("user", "Where?")],
+    ],
+    ids=["user", "developer", "no schema"],
+)
+def test_it_answers_in_json_where_it_is_told_to(items: list[JsonObject]) -> None:
+    assert json.loads(spoken(respond(asking(*items))))["answer"].startswith(GREETING)
+
+
+def test_it_does_not_take_every_mention_of_json_for_a_wish() -> None:
+    assert spoken(respond(asking(says("user", "What is JSON?")))).startswith(GREETING)
+
+
+def test_it_calls_a_function_when_it_must() -> None:
+    reminded = says("user", "You must call one of the available tools now.")
+    calls = answered(respond(asking(says("user", "Hello"), says("assistant", "Hi"), reminded, tools=[CLOCK, WEATHER])))
+    assert [call["name"] for call in calls] == ["clock"]
+
+
 def test_a_json_schema_that_cannot_be_filled_in_is_an_error_of_the_request() -> None:
     reply = respond(asking(says("user", "Fill it in"), text=with_schema({"$ref": "#"})))
     assert reply == error_reply(400, "The demo model cannot fill in this JSON Schema: # has no end.")

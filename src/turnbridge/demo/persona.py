@@ -1,9 +1,11 @@
 """What the demo model says to someone who tries the gateway: it repeats what reached it. Pure.
 
-It calls a function that the user mentions by name, and fills in a JSON Schema that it is asked to keep to.
+It calls a function that the user mentions by name, fills in a JSON Schema that it is asked to keep to, and answers in
+JSON where it is told to.
 Its usage counts words, not tokens.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -30,6 +32,12 @@ WORD_PAUSE = Pause(seconds=0.015)
 
 QUOTE_LIMIT = 400
 """Characters of a text that are repeated: it only has to be recognised."""
+
+SCHEMA_IN_WORDS = re.compile(r"JSON Schema:\n(\{.*\})", re.DOTALL)
+"""How a schema reaches a model whose provider would not enforce it."""
+
+JSON_WANTED = re.compile(r"\b(?:answer|respond|reply|return|output|produce|give)\b[^.\n]{0,60}\bjson\b", re.IGNORECASE)
+CALL_WANTED = re.compile(r"\bmust call one of the available tools\b")
 
 SUMMARY = "**Looking at the request**\n\nI look at what arrived, and then I repeat it."
 GREETING = "Hello! I am Turnbridge's scripted demo model: no account is used, and I only repeat what reached me."
@@ -66,17 +74,31 @@ def _answer(request: JsonObject) -> list[OutputItem]:
     said = "\n".join(text for item in asked for text in _texts(item))
     tools = _functions(request)
     called = [name for name in tools if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said)]
+    if not called and CALL_WANTED.search(said):
+        called = list(tools)[:1]
     if called:
         return [function_call(name, json.dumps(sample(tools[name]), ensure_ascii=False)) for name in called]
-    match request.get("text"):
-        case {"format": {"type": "json_schema", "schema": schema}}:
-            text = json.dumps(sample(schema), ensure_ascii=False)
-        case _ if outputs:
-            text = _thanks(items, outputs)
-        case _:
-            text = " ".join([GREETING, *_inventory(request, items, asked, said)])
+    rules = "\n".join(text for item in items if item.get("role") == "developer" for text in _texts(item))
+    if (schema := _schema(request, rules)) is not None:
+        text = json.dumps(sample(schema), ensure_ascii=False)
+    else:
+        text = _thanks(items, outputs) if outputs else " ".join([GREETING, *_inventory(request, items, asked, said)])
+        if JSON_WANTED.search(said) or JSON_WANTED.search(rules):
+            text = json.dumps({"answer": text}, ensure_ascii=False)
     words = re.findall(r"\s*\S+|\s+$", text)
     return [message(text, pieces=[piece for word in words for piece in (word, WORD_PAUSE)])]
+
+
+def _schema(request: JsonObject, rules: str) -> Json:
+    """Return the JSON Schema that the answer must keep to, if there is one; `rules` is what developers said."""
+    match request.get("text"):
+        case {"format": {"type": "json_schema", "schema": schema}}:
+            return schema
+    if words := SCHEMA_IN_WORDS.search(rules):
+        with contextlib.suppress(json.JSONDecodeError):
+            found: Json = json.loads(words[1])
+            return found
+    return None
 
 
 def _functions(request: JsonObject) -> dict[str, Json]:
