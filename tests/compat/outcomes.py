@@ -104,7 +104,7 @@ FAILURES = (
     ),
     Requirement(
         id="errors.context-length",
-        sentence="Too long an input is a 400 `context_length_exceeded` that says `maximum context length`.",
+        sentence="Too long an input is a 400 `context_length_exceeded` in the words that clients look for.",
         source=CLIENTS,
         tests=("tests/real/test_errors.py::test_a_failure_before_any_output_is_a_status",),
     ),
@@ -119,9 +119,13 @@ FAILURES = (
     ),
     Requirement(
         id="errors.after-output.responses",
-        sentence="A failure after output closes what is open as `incomplete`, then ends in one `response.failed`.",
+        sentence="A failure after output closes what is open as `incomplete`, then come `error` and `response.failed`.",
         source=RESPONSES_STREAM,
-        tests=("tests/real/test_errors.py::test_a_failure_after_output_ends_a_response_stream_as_failed",),
+        tests=(
+            "tests/real/test_errors.py::test_a_failure_after_output_ends_a_response_stream_as_failed",
+            "tests/real/test_errors.py::test_the_sdk_raises_what_ends_a_response_stream",
+        ),
+        divergence="`error` has its fields flat, as documented, and nested, as OpenAI sends them.",
     ),
     Requirement(
         id="errors.after-output.chat",

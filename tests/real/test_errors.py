@@ -62,7 +62,7 @@ def wrong(code: str, *, param: str | None = None, words: str = "No, says the pro
     return Told(400, "invalid_request_error", openai.BadRequestError, code, param=param, words=words)
 
 
-TOO_LONG = wrong("context_length_exceeded", param="input", words="maximum context length")
+TOO_LONG = wrong("context_length_exceeded", param="input", words="This model's maximum context length is")
 LOGIN = Told(401, "authentication_error", openai.AuthenticationError, "codex_login_required", words="codex login")
 TOO_FAST = Told(429, "rate_limit_error", openai.RateLimitError, "rate_limit_exceeded", retry_after="5", words="429")
 USED_UP = Told(429, "insufficient_quota", openai.RateLimitError, "insufficient_quota", words="Quota exceeded")
@@ -156,21 +156,26 @@ async def test_a_failure_after_output_ends_a_response_stream_as_failed(
 ) -> None:
     first_was_read = asyncio.Event()
     bridge.script(begun_and_then(first_was_read, ending))
-    types: list[str] = []
-    async with asyncio.timeout(PATIENCE_S):
-        async for event in await bridge.client.responses.create(model=MODEL, input="hi", stream=True):
-            types.append(event.type.removeprefix("response."))
-            if event.type == "response.output_text.delta":
-                first_was_read.set()
-    assert types == [
+    asked = bridge.http.stream("POST", f"/v1{RESPONSES}", json={**ASK[RESPONSES], "stream": True})
+    events: list[JsonObject] = []
+    async with asyncio.timeout(PATIENCE_S), asked as answered:
+        async for line in answered.aiter_lines():
+            if line.startswith("data: "):
+                events.append(json.loads(line.removeprefix("data: ")))
+                if events[-1]["type"] == "response.output_text.delta":
+                    first_was_read.set()
+    assert [str(event["type"]).removeprefix("response.") for event in events] == [
         *("created", "in_progress", "output_item.added", "content_part.added", "output_text.delta"),
-        *("output_text.done", "content_part.done", "output_item.done", "failed"),
+        *("output_text.done", "content_part.done", "output_item.done", "error", "failed"),
     ]
-    assert event.type == "response.failed"
-    response = event.response
-    assert response.error is not None
-    assert (response.status, response.error.to_dict()) == ("failed", {"code": code, "message": IsStr(min_length=1)})
-    assert [item.to_dict() for item in response.output] == [
+    told, response = events[-2], events[-1]["response"]
+    param = "input" if code == "context_length_exceeded" else None
+    said: JsonObject = {"code": code, "message": told["message"], "param": param}
+    assert told == {"type": "error", "sequence_number": 8, **said, "error": {**said, "type": IsStr(min_length=1)}}
+    assert told["message"]
+    assert isinstance(response, dict)
+    assert (response["status"], response["error"]) == ("failed", {"code": code, "message": told["message"]})
+    assert response["output"] == [
         {
             "type": "message",
             "id": "msg_cut_0",
@@ -179,6 +184,24 @@ async def test_a_failure_after_output_ends_a_response_stream_as_failed(
             "content": [{"type": "output_text", "text": "begun", "annotations": [], "logprobs": []}],
         }
     ]
+
+
+async def test_the_sdk_raises_what_ends_a_response_stream(bridge: Bridge) -> None:
+    """It does so at an `error` inside an event, and at nothing else: an answer that broke off would look whole."""
+    first_was_read = asyncio.Event()
+    bridge.script(begun_and_then(first_was_read, [failed("rate_limit_exceeded", "Too fast.")]))
+    types: list[str] = []
+
+    async def read() -> None:
+        async for event in await bridge.client.responses.create(model=MODEL, input="hi", stream=True):
+            types.append(event.type)
+            if event.type == "response.output_text.delta":
+                first_was_read.set()
+
+    with pytest.raises(openai.APIError) as raised:
+        await asyncio.wait_for(read(), PATIENCE_S)
+    assert raised.value.code == "rate_limit_exceeded"
+    assert types[-1] == "response.output_item.done"
 
 
 @pytest.mark.parametrize(("ending", "code"), AFTER_OUTPUT.values(), ids=AFTER_OUTPUT.keys())
@@ -284,7 +307,7 @@ async def test_a_silent_model_gets_its_headers_after_the_hold_and_its_failure_in
         frames = [line.removeprefix("data: ") async for line in response.aiter_lines() if line.startswith("data: ")]
     *opening, last = [json.loads(frame) for frame in frames]
     assert response.status_code == 200
-    assert len(opening) == (2 if path == RESPONSES else 1)
+    assert len(opening) == (3 if path == RESPONSES else 1)
     error = last["response"]["error"] if path == RESPONSES else last["error"]
     assert error["code"] == "rate_limit_exceeded"
 

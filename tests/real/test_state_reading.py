@@ -208,14 +208,20 @@ async def test_an_answer_that_fails_in_its_stream_is_kept_as_failed_without_its_
     was_read = asyncio.Event()
     half = message("whole", pieces=["ha", Wait(gate=was_read), Hangup()])
     bridge.script(StreamReply(steps=(created(), half)), answer(message("two")))
-    last: Any = None
-    async for event in await bridge.client.responses.create(model=MODEL, input="first", stream=True):
-        if event.type == "response.output_text.delta":
-            was_read.set()
-        last = event
-    assert last.type == "response.failed"
-    again = await bridge.client.responses.retrieve(last.response.id)
-    assert (again.status, again.to_dict()) == ("failed", last.response.to_dict())
+    ids: list[str] = []
+
+    async def read() -> None:
+        async for event in await bridge.client.responses.create(model=MODEL, input="first", stream=True):
+            if event.type == "response.created":
+                ids.append(event.response.id)
+            if event.type == "response.output_text.delta":
+                was_read.set()
+
+    with pytest.raises(openai.APIError) as raised:
+        await read()
+    again = await bridge.client.responses.retrieve(ids[0])
+    assert again.error is not None
+    assert (again.status, again.error.message) == ("failed", raised.value.message)
     await respond(bridge, "second", previous_response_id=again.id)
     assert shown(bridge) == [user("first"), user("second")]
 

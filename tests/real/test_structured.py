@@ -160,7 +160,7 @@ async def read_stream_of_bad_json(bridge: Bridge, path: str) -> list[JsonObject]
 
 async def test_a_response_stream_that_does_not_conform_ends_as_failed(bridge: Bridge) -> None:
     events = await read_stream_of_bad_json(bridge, RESPONSES)
-    assert [event["type"] for event in events][-2:] == ["response.output_item.done", "response.failed"]
+    assert [event["type"] for event in events][-3:] == ["response.output_item.done", "error", "response.failed"]
     response = events[-1]["response"]
     assert isinstance(response, dict)
     assert response["error"] == {

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
@@ -107,12 +108,22 @@ async def test_a_stream_that_was_kept_goes_on_after_any_event(after: int) -> Non
     assert b"".join(kept_frames(RECORD, kept, after)) == frames(*range(after + 1, 4))
 
 
-@pytest.mark.parametrize(("status", "ending"), [("failed", "response.failed"), ("cancelled", "response.incomplete")])
-async def test_a_stream_that_was_lost_still_has_its_end(status: str, ending: str) -> None:
-    body: JsonObject = {"id": "resp_1", "status": status}
-    record = ResponseRecord(id="resp_1", owner="me", created_at=1, status=status, background=True, body=body)
-    last: JsonObject = {"type": ending, "sequence_number": 8, "response": body}
+async def test_a_stream_that_was_lost_still_has_its_end() -> None:
+    body: JsonObject = {"id": "resp_1", "status": "cancelled"}
+    record = ResponseRecord(id="resp_1", owner="me", created_at=1, status="cancelled", background=True, body=body)
+    last: JsonObject = {"type": "response.incomplete", "sequence_number": 8, "response": body}
     assert kept_frames(record, None, 7) == [named_frames([last])]
+
+
+async def test_a_lost_stream_of_a_response_that_failed_says_why() -> None:
+    failed = lost(RECORD)
+    error: JsonObject = {"code": "server_error", "message": LOST, "param": None}
+    ending: list[JsonObject] = [
+        {"type": "error", "sequence_number": 8, **error, "error": {"type": "server_error", **error}},
+        {"type": "response.failed", "sequence_number": 9, "response": failed.body},
+    ]
+    (frames,) = kept_frames(failed, None, 7)
+    assert [json.loads(frame.split(b"data: ")[1]) for frame in frames.split(b"\n\n")[:-1]] == ending
 
 
 async def test_a_response_that_was_lost_has_failed_and_says_why() -> None:

@@ -30,6 +30,7 @@ from turnbridge.web.state import Past, State, record_of
 from turnbridge.web.turns import STREAM_HEADERS
 from turnbridge.web.writers import named_frames
 from turnbridge.wire import sse
+from turnbridge.wire.openai_errors import error_event
 from turnbridge.wire.responses.encode import ResponseEncoder
 
 log = structlog.get_logger(__name__)
@@ -39,6 +40,7 @@ LEASE_S = 30.0
 RENEWAL_S = 5.0
 
 LOST = "The gateway stopped while this response was being made. Send the request again."
+LOST_ERROR: JsonObject = {"code": "server_error", "message": LOST}
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -251,18 +253,26 @@ class BackgroundRuns:
 
 def lost(record: ResponseRecord) -> ResponseRecord:
     """Return a response whose gateway is gone, as failed."""
-    error: JsonObject = {"code": "server_error", "message": LOST}
-    return replace(record, status="failed", body={**record.body, "status": "failed", "error": error})
+    return replace(record, status="failed", body={**record.body, "status": "failed", "error": LOST_ERROR})
 
 
 def kept_frames(record: ResponseRecord, events: bytes | None, after: int) -> list[bytes]:
     """Return what of a finished response's stream comes after event number `after`."""
     if events is None:
         # The stream went with the gateway that wrote it; its end is known all the same.
-        ending = "response.failed" if record.status == "failed" else "response.incomplete"
-        return [named_frames([{"type": ending, "sequence_number": after + 1, "response": record.body}])]
+        return [named_frames(_ending(record, after + 1))]
     frames = zlib.decompress(events).split(sse.END_OF_FRAME)[:-1]
     return [frame + sse.END_OF_FRAME for frame in frames[after + 1 :]]
+
+
+def _ending(record: ResponseRecord, number: int) -> list[JsonObject]:
+    """Return the last events of a finished response's stream, from `number` on."""
+    if record.status != "failed":
+        return [{"type": "response.incomplete", "sequence_number": number, "response": record.body}]
+    known = record.body.get("error")
+    error: JsonObject = {"type": "server_error", "param": None, **(known if isinstance(known, dict) else LOST_ERROR)}
+    failed: JsonObject = {"type": "response.failed", "sequence_number": number + 1, "response": record.body}
+    return [error_event(error, number=number), failed]
 
 
 def is_running(record: ResponseRecord) -> bool:

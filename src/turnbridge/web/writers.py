@@ -86,12 +86,15 @@ class ChatWriter:
 
 
 class ResponsesWriter:
-    """Writes responses; the last event waits for `closing`, since what it says may still change."""
+    """Writes responses; the last event waits for `closing`, since what it says may still change.
+
+    So does the error before it: clients hang up there.
+    """
 
     def __init__(self, encoder: ResponseEncoder, now: Callable[[], int]) -> None:
         self._encoder = encoder
         self._now = now
-        self._last: JsonObject | None = None
+        self._ending: list[JsonObject] = []
         self._texts: dict[str, sse.NumberedTextTemplate] = {}
 
     @property
@@ -128,15 +131,19 @@ class ResponsesWriter:
     def _frames_of(self, event: TurnEvent) -> bytes:
         happened = self._encoder.feed(event, now=self._now())
         if isinstance(event, Terminal):
-            self._last = happened.pop()
+            ending = -2 if isinstance(event, TurnFailed) else -1
+            happened, self._ending = happened[:ending], happened[ending:]
         return named_frames(happened)
 
     def closing(self) -> bytes:
-        return b"" if self._last is None else named_frames([{**self._last, "response": self._encoder.response}])
+        if not self._ending:
+            return b""
+        *before, last = self._ending
+        return named_frames([*before, {**last, "response": self._encoder.response}])
 
     def keepalive(self) -> bytes:
         # The last event has its number already.
-        return sse.comment("keepalive") if self._last is not None else named_frames([self._encoder.still_in_progress()])
+        return sse.comment("keepalive") if self._ending else named_frames([self._encoder.still_in_progress()])
 
     def whole(self) -> JsonObject:
         return self._encoder.response

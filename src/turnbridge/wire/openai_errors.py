@@ -55,6 +55,16 @@ def error_object(error: errors.GatewayError) -> JsonObject:
     }
 
 
+def error_event(told: JsonObject, *, number: int) -> JsonObject:
+    """Return the event that comes before `response.failed`, from what OpenAI puts under `error`.
+
+    The SDKs raise at it, while many clients take an answer whose `response.failed` they do not know for a whole one.
+    OpenAI documents its fields as flat, and sends them nested.
+    """
+    flat = {name: told[name] for name in ("code", "message", "param")}
+    return {"type": "error", "sequence_number": number, **flat, "error": told}
+
+
 def _shape(error: errors.GatewayError) -> Shape:
     """Return the row of the error's own class, or of the nearest one that it comes from."""
     return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)

@@ -38,10 +38,18 @@ def convert(value: Json, shape: type[T], *, param: str = "") -> T:
         raise _invalid(str(error), param) from error
 
 
-def unknown_fields(body: JsonObject, shape: type[msgspec.Struct]) -> list[str]:
-    """Return the names in `body` that `shape` does not know and that carry a value."""
+def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type[msgspec.Struct]) -> list[str]:
+    """Return the names in `body` that `shape` does not know and that carry a value.
+
+    `inside` are the shapes of objects in it. There, nothing is lost with what is merely switched off.
+    """
     known = shape.__struct_encode_fields__
-    return [name for name, value in body.items() if name not in known and value is not None]
+    unknown = [name for name, value in body.items() if name not in known and value is not None]
+    for place, inner in inside.items():
+        given = body.get(place)
+        if isinstance(given, dict):
+            unknown += [f"{place}.{name}" for name in unknown_fields(given, inner) if given[name] is not False]
+    return unknown
 
 
 def _invalid(complaint: str, param: str) -> InvalidRequest:

@@ -156,6 +156,11 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({"service_tier": "priority"}, replace(PLAIN, service_tier="priority")),
     ({"service_tier": "scale"}, replace(PLAIN, ignored=("service_tier",))),
     (
+        {"reasoning": {"effort": "low", "context": "all_turns"}, "stream_options": {"include_obfuscation": True}},
+        replace(PLAIN, effort="low", ignored=("reasoning.context", "stream_options.include_obfuscation")),
+    ),
+    ({"stream_options": {"include_obfuscation": False, "other": None}}, PLAIN),
+    (
         {"metadata": {"team": "a"}, "user": "u", "safety_identifier": "s"},
         replace(PLAIN, metadata={"team": "a", "user": "u", "safety_identifier": "s"}),
     ),
@@ -250,6 +255,15 @@ def test_a_bad_request_is_refused_by_code_and_place(wrong: JsonObject, code: str
     with pytest.raises(InvalidRequest) as caught:
         decode({"model": "gpt-5.5", "messages": [HELLO], **wrong})
     assert (caught.value.error_code, caught.value.param) == (code, param)
+
+
+def test_the_name_of_a_function_beside_its_output_is_not_an_ignored_wish() -> None:
+    call: JsonObject = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[Json] = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "done"},
+    ]
+    assert decode({"model": "gpt-5.5", "messages": messages}).turn.ignored == ()
 
 
 def test_the_name_that_a_legacy_output_must_have_is_not_an_ignored_wish() -> None:

@@ -54,6 +54,10 @@ class Event(msgspec.Struct, forbid_unknown_fields=True):
     annotation: JsonObject = {}
     annotation_index: int = 0
     logprobs: list[JsonObject] = []
+    error: JsonObject = {}
+    code: str | None = None
+    message: str = ""
+    param: str | None = None
 
 
 class Reader:
@@ -69,8 +73,11 @@ class Reader:
         for number, raw in enumerate(events):
             event = msgspec.convert(raw, Event)
             assert event.sequence_number == number
-            *_, subject, verb = event.type.split(".")
-            if event.response:
+            *_, subject, verb = ("", *event.type.split("."))
+            if event.error:
+                assert (event.type, event.error["message"]) == ("error", event.message)
+                assert not self._open_items
+            elif event.response:
                 assert event.type not in TERMINALS or not self._open_items
                 yield event
             elif subject == "output_item":

@@ -187,6 +187,10 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({"service_tier": "flex"}, replace(PLAIN, service_tier="flex")),
     ({"service_tier": "scale"}, replace(PLAIN, ignored=("service_tier",))),
     (
+        {"reasoning": {"effort": "low", "context": "all_turns"}, "text": {"tone": "dry"}},
+        replace(PLAIN, effort="low", ignored=("reasoning.context", "text.tone")),
+    ),
+    (
         {"metadata": {"team": "a"}, "user": "u", "safety_identifier": "s"},
         replace(PLAIN, metadata={"team": "a", "user": "u", "safety_identifier": "s"}),
     ),

@@ -103,10 +103,11 @@ def decode(body: JsonObject) -> DecodedChat:
 
 def _ignored(body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder, *, tier_met: bool) -> tuple[str, ...]:
     """Return what of the request nobody can meet."""
-    named = [i for i, message in enumerate(request.messages or []) if message.name and message.role != "function"]
+    # The name of a function is in its call, too.
+    named = [i for i, said in enumerate(request.messages or []) if said.name and said.role not in ("tool", "function")]
     return (
         *parameters.unmet(body, UNMET),
-        *unknown_fields(body, schema.ChatRequest),
+        *unknown_fields(body, schema.ChatRequest, reasoning=schema.Reasoning, stream_options=schema.StreamOptions),
         *parts.ignored,
         *(f"messages[{index}].name" for index in named),
         *(() if tier_met else ("service_tier",)),

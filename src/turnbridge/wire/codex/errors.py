@@ -14,8 +14,8 @@ from turnbridge.wire.codex.schema import TurnError
 # Codex swallows the provider's Retry-After. Long enough not to hammer it, short enough that a client's retry helps.
 DEFAULT_RETRY_AFTER_S = 5.0
 
-# Several clients recognise an overflow only by these words.
-CONTEXT_WORDS = "The input exceeds this model's maximum context length."
+# Several clients recognise an overflow only by OpenAI's words; LiteLLM, and so Aider, by all of them up to `is`.
+CONTEXT_WORDS = "This model's maximum context length is exceeded by the input."
 
 # How Codex tells that the provider's answer broke off.
 BROKEN_STREAM = "stream disconnected"

@@ -120,7 +120,7 @@ def _ignored(
     """Return what of the request nobody can meet."""
     return (
         *parameters.unmet(body, UNMET),
-        *unknown_fields(body, schema.ResponsesRequest),
+        *unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text),
         *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
         *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
         *parts.ignored,

@@ -10,7 +10,7 @@ from typing import TypeAlias, assert_never
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.models import Model
-from turnbridge.wire.openai_errors import error_object
+from turnbridge.wire.openai_errors import error_event, error_object
 from turnbridge.wire.output_format import encode_format
 from turnbridge.wire.responses.decode import DecodedResponses
 from turnbridge.wire.responses.stored import conversation_id
@@ -296,6 +296,8 @@ class ResponseEncoder:
                 status = "failed"
                 self.failure = terminal
                 error = error_object(terminal.error)
+                happened.append(error_event(error, number=self._sequence))
+                self._sequence += 1
                 self._envelope["error"] = {"code": error["code"] or UNNAMED_FAILURE, "message": error["message"]}
         self._envelope["status"] = status
         return [*happened, self._event(f"response.{status}", response=self.response)]
