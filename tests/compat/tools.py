@@ -51,7 +51,7 @@ TOOLS = (
         ),
         divergence=(
             "Keywords that Codex's smaller schema language lacks, and schemas that it would cut down, are told in "
-            "descriptions instead."
+            "descriptions instead. Codex puts properties in alphabetical order."
         ),
     ),
     Requirement(
