@@ -358,7 +358,7 @@ MALFORMED: list[tuple[str, bytes, str, str | None]] = [
     (RESPONSES, b"[" * 100_000, "invalid_json", None),
     (CHAT, chat(model=None), MISSING, "model"),
     (CHAT, chat(messages=None), MISSING, "messages"),
-    (CHAT, chat(messages=[]), MISSING, "messages"),
+    (CHAT, chat(messages=[]), "empty_array", "messages"),
     (RESPONSES, responses(model=None), MISSING, "model"),
     (RESPONSES, responses(input=None), MISSING, "input"),
     (CHAT, chat(model=5), TYPE, "model"),

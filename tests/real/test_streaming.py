@@ -10,7 +10,18 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import Field, TypeAdapter
 
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import Json, JsonObject, Reply, StreamReply, Usage, Wait, answer, message, reasoning
+from turnbridge.demo.replies import (
+    Json,
+    JsonObject,
+    Reply,
+    StreamReply,
+    Usage,
+    Wait,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -152,7 +163,7 @@ async def test_a_chat_stream_is_role_text_finish_usage_and_done(bridge: Bridge) 
     }
     *spoken, usage = chunks
     assert [(c.delta.model_dump(exclude_unset=True), c.finish_reason) for chunk in spoken for c in chunk.choices] == [
-        ({"role": "assistant", "content": "", "refusal": None}, None),
+        ({"role": "assistant", "content": None, "refusal": None}, None),
         ({"reasoning_content": "First thought."}, None),
         ({"reasoning_content": "\n\nSecond thought."}, None),
         ({"reasoning_content": "\n\nRaw thought."}, None),
@@ -185,6 +196,24 @@ async def test_the_sdks_chat_stream_ends_in_the_final_completion(bridge: Bridge)
     assert final.usage.total_tokens == 150
 
 
+@pytest.mark.parametrize(
+    ("reply", "content"),
+    [(answer(message("hello")), ""), (answer(function_call("f", "{}")), None)],
+    ids=["text", "a call"],
+)
+async def test_a_chat_stream_begins_with_an_empty_text_only_if_text_comes_next(
+    bridge: Bridge, reply: Reply, content: str | None
+) -> None:
+    bridge.script(reply)
+    tool: JsonObject = {
+        "type": "function",
+        "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+    }
+    response = await bridge.http.post(CHAT, json=asking(CHAT) | {"tools": [tool]})
+    choice = data_of(response.text)[0]["choices"][0]  # type: ignore[index]
+    assert choice["delta"] == {"role": "assistant", "content": content, "refusal": None}  # type: ignore[index, call-overload]
+
+
 EMPTY: dict[str, Reply] = {
     "a message of one empty piece": answer(message("")),
     "a message without pieces": answer(message("", pieces=[])),
@@ -199,7 +228,7 @@ async def test_an_empty_answer_is_a_whole_stream_without_an_empty_delta(bridge: 
     assert [choice for chunk in chat for choice in _list(chunk["choices"])] == [
         {
             "index": 0,
-            "delta": {"role": "assistant", "content": "", "refusal": None},
+            "delta": {"role": "assistant", "content": None, "refusal": None},
             "logprobs": None,
             "finish_reason": None,
         },

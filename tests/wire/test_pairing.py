@@ -4,7 +4,7 @@ import pytest
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, RawItem, TextPart
-from turnbridge.wire.pairing import check_pairs
+from turnbridge.wire.pairing import IN_INPUT, IN_MESSAGES, check_pairs
 
 HELLO = Message(role="user", parts=(TextPart(text="Hi"),))
 
@@ -38,7 +38,7 @@ def custom_output(call_id: str) -> Item:
     ],
 )
 def test_calls_that_have_their_outputs_pass(items: list[Item]) -> None:
-    check_pairs(items, param="input")
+    check_pairs(items, IN_INPUT)
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,30 @@ def test_calls_that_have_their_outputs_pass(items: list[Item]) -> None:
 )
 def test_what_has_no_counterpart_is_refused_in_openais_words(items: list[Item], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        check_pairs(items, param="messages")
+        check_pairs(items, IN_INPUT)
+    assert (caught.value.message, caught.value.param) == (message, "input")
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (
+            [HELLO, call("a"), call("b"), HELLO],
+            (
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+                "'tool_call_id'. The following tool_call_ids did not have response messages: a, b"
+            ),
+        ),
+        (
+            [call("a"), output("a"), output("b")],
+            (
+                "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
+                "'tool_calls'. There is no call with the tool_call_id b."
+            ),
+        ),
+    ],
+)
+def test_messages_are_refused_in_the_words_of_their_api(items: list[Item], message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_pairs(items, IN_MESSAGES)
     assert (caught.value.message, caught.value.param) == (message, "messages")

@@ -41,6 +41,24 @@ from turnbridge.wire import parameters
             ),
         ),
         (
+            lambda: parameters.unmet({"temperature": -1}, {"temperature": 1}),
+            Told(
+                InvalidRequest,
+                "Invalid 'temperature': decimal below minimum value. Expected a value >= 0, but got -1 instead.",
+                "decimal_below_min_value",
+                "temperature",
+            ),
+        ),
+        (
+            lambda: parameters.unmet({"top_p": 1.5}, {"top_p": 1}),
+            Told(
+                InvalidRequest,
+                "Invalid 'top_p': decimal above maximum value. Expected a value <= 1, but got 1.5 instead.",
+                "decimal_above_max_value",
+                "top_p",
+            ),
+        ),
+        (
             lambda: parameters.stop_sequences(["a", "b", "c", "d", "e"]),
             Told(
                 InvalidRequest,
@@ -94,6 +112,7 @@ def test_values_on_the_bounds_pass() -> None:
     assert parameters.stop_sequences(["a", "b", "c", "d"]) == ("a", "b", "c", "d")
     assert parameters.at_least(16, 16, param="max_output_tokens") == 16
     assert parameters.one_of("low", ("low", "high"), param="verbosity") == "low"
+    assert parameters.unmet({"temperature": 2, "top_p": 0}, {"temperature": 1, "top_p": 1}) == ["temperature", "top_p"]
 
 
 def test_what_is_not_given_stays_so() -> None:

@@ -83,8 +83,8 @@ class Writer(Protocol):
         """Return the tokens so far."""
         ...
 
-    def opening(self) -> bytes:
-        """Return the frames that come before any output."""
+    def opening(self, *, speaks: bool) -> bytes:
+        """Return the frames that come before any output; `speaks` tells whether it is known to begin with text."""
         ...
 
     def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:
@@ -196,7 +196,7 @@ class TurnResponse:
                 await early.settled()
             if not outlet.started:
                 _refuse_if_failed(held)
-            opening = await self._begin(outlet)
+            opening = await self._begin(outlet, speaks=_speaks(held))
             last = await self._say(outlet, opening + b"".join([self._frames(context, batch) for batch in held]))
             if not self._failed:
                 async for batch in source:
@@ -207,7 +207,7 @@ class TurnResponse:
             await self._finish()
         await outlet.end(last + self._writer.closing())
 
-    async def _begin(self, outlet: "_Outlet") -> bytes:
+    async def _begin(self, outlet: "_Outlet", *, speaks: bool) -> bytes:
         """Send the headers, and return the frames that come before any output.
 
         If the headers have gone, only what they could not know yet is returned.
@@ -218,7 +218,7 @@ class TurnResponse:
             return b"".join(map(sse.comment, unsaid))
         self._told = how
         await outlet.start({**STREAM_HEADERS, **self._headers, **how})
-        return self._writer.opening()
+        return self._writer.opening(speaks=speaks)
 
     def _how_served(self) -> dict[str, str]:
         """Return how the turn is served, in the words of the headers; nothing, as long as it is not known."""
@@ -227,7 +227,7 @@ class TurnResponse:
 
     async def _open(self, outlet: "_Outlet") -> None:
         """Begin before there is any output."""
-        await outlet.write(await self._begin(outlet))
+        await outlet.write(await self._begin(outlet, speaks=False))
 
     async def _say(self, outlet: "_Outlet", frames: bytes) -> bytes:
         """Send frames; the last words of an answer are returned instead, to leave with its end in one write."""
@@ -297,6 +297,12 @@ async def _until_output(source: AsyncIterator[AnyBatch]) -> list[AnyBatch]:
 def _has_output(events: Sequence[TurnEvent]) -> bool:
     """Tell whether something of it can be shown: an item that has merely begun cannot."""
     return any(not isinstance(event, MessageStarted | ReasoningStarted) for event in events)
+
+
+def _speaks(held: Sequence[AnyBatch]) -> bool:
+    """Tell whether the first thing that can be shown is text."""
+    shown = (e for batch in held for e in _numbered(batch)[1] if not isinstance(e, MessageStarted | ReasoningStarted))
+    return isinstance(next(shown, None), TextDelta)
 
 
 def _mark_output(context: RequestContext, events: Sequence[TurnEvent]) -> None:

@@ -57,8 +57,8 @@ class ChatWriter:
     def usage(self) -> Usage:
         return self._encoder.usage
 
-    def opening(self) -> bytes:
-        return b"".join(map(sse.data_frame, self._encoder.opening()))
+    def opening(self, *, speaks: bool) -> bytes:
+        return b"".join(map(sse.data_frame, self._encoder.opening(speaks=speaks)))
 
     def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:
         return b"".join([self._frames(index, told) for told in in_runs(events)])
@@ -105,7 +105,8 @@ class ResponsesWriter:
     def usage(self) -> Usage:
         return self._encoder.usage
 
-    def opening(self) -> bytes:
+    def opening(self, *, speaks: bool) -> bytes:
+        del speaks  # Here it makes no difference.
         return named_frames(self._encoder.opening())
 
     def frames(self, index: int, events: Sequence[TurnEvent]) -> bytes:

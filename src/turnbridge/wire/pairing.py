@@ -1,6 +1,7 @@
 """Calls and their outputs belong together: what does not is refused as OpenAI refuses it, since Codex would drop it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, RawItem
@@ -9,7 +10,29 @@ FUNCTION = "function call"
 CUSTOM = "custom tool call"
 
 
-def check_pairs(items: Sequence[Item], *, param: str) -> None:
+class Words(NamedTuple):
+    """How one API refuses what does not belong together; clients recognise it by them."""
+
+    param: str
+    no_output: str
+    no_call: str
+
+
+IN_INPUT = Words(
+    "input",
+    "No tool output found for {kind} {call_id}.",
+    "No tool call found for {kind} output with call_id {call_id}.",
+)
+IN_MESSAGES = Words(
+    "messages",
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+    "The following tool_call_ids did not have response messages: {call_ids}",
+    "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'. "
+    "There is no call with the tool_call_id {call_id}.",
+)
+
+
+def check_pairs(items: Sequence[Item], words: Words) -> None:
     """Refuse an output without its call, and a call without its output."""
     waiting: dict[tuple[str, str], None] = {}
     for item in items:
@@ -19,16 +42,18 @@ def check_pairs(items: Sequence[Item], *, param: str) -> None:
             case FunctionCall(call_id=call_id):
                 waiting[FUNCTION, call_id] = None
             case FunctionCallOutput(call_id=call_id):
-                _answer(waiting, CUSTOM if item.custom else FUNCTION, call_id, param)
+                _answer(waiting, CUSTOM if item.custom else FUNCTION, call_id, words)
             case RawItem(item={"type": "custom_tool_call", "call_id": str(call_id)}):
                 waiting[CUSTOM, call_id] = None
             case _:
                 pass
     for kind, call_id in waiting:
-        raise InvalidRequest(f"No tool output found for {kind} {call_id}.", param=param)
+        call_ids = ", ".join(waits for _, waits in waiting)
+        told = words.no_output.format(kind=kind, call_id=call_id, call_ids=call_ids)
+        raise InvalidRequest(told, param=words.param)
 
 
-def _answer(waiting: dict[tuple[str, str], None], kind: str, call_id: str, param: str) -> None:
+def _answer(waiting: dict[tuple[str, str], None], kind: str, call_id: str, words: Words) -> None:
     if (kind, call_id) not in waiting:
-        raise InvalidRequest(f"No tool call found for {kind} output with call_id {call_id}.", param=param)
+        raise InvalidRequest(words.no_call.format(kind=kind, call_id=call_id), param=words.param)
     del waiting[kind, call_id]

@@ -1,5 +1,6 @@
 """Parameters that both APIs know: what they may be, and which of them nobody can meet."""
 
+import math
 from collections.abc import Mapping
 
 from turnbridge.turn.errors import InvalidRequest
@@ -13,6 +14,9 @@ METADATA_VALUE_LENGTH = 512
 # OpenAI's bound on `stop`.
 STOP_SEQUENCES = 4
 
+# OpenAI's bounds on how a model samples.
+DECIMAL_BOUNDS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+
 SUMMARIES = ("auto", "concise", "detailed", "none")
 VERBOSITIES = ("low", "medium", "high")
 
@@ -22,8 +26,27 @@ DEFAULT_TIERS = ("auto", "default")
 
 
 def unmet(body: JsonObject, defaults: dict[str, Json]) -> list[str]:
-    """Return which of the parameters that nobody can meet the client set to something else than their default."""
-    return [name for name, default in defaults.items() if body.get(name) not in (None, default)]
+    """Return which of the parameters that nobody can meet the client set to something else than their default.
+
+    They have to be within their bounds all the same.
+    """
+    names = [name for name, default in defaults.items() if body.get(name) not in (None, default)]
+    for name in names:
+        _check_bounds(name, body[name])
+    return names
+
+
+def _check_bounds(name: str, value: Json) -> None:
+    least, most = DECIMAL_BOUNDS.get(name, (-math.inf, math.inf))
+    if not isinstance(value, int | float) or least <= value <= most:
+        return
+    below = value < least
+    raise InvalidRequest(
+        f"Invalid '{name}': decimal {'below minimum' if below else 'above maximum'} value. "
+        f"Expected a value {'>=' if below else '<='} {least if below else most}, but got {value} instead.",
+        code="decimal_below_min_value" if below else "decimal_above_max_value",
+        param=name,
+    )
 
 
 def refuse(body: JsonObject, reasons: dict[str, str]) -> None:

@@ -179,7 +179,6 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
 BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"model": None}, "missing_required_parameter", "model"),
     ({"messages": None}, "missing_required_parameter", "messages"),
-    ({"messages": []}, "missing_required_parameter", "messages"),
     ({"messages": "Hi"}, "invalid_type", "messages"),
     ({"messages": ["Hi"]}, "invalid_type", "messages[0]"),
     ({"messages": [{"content": "Hi"}]}, "missing_required_parameter", "messages[0].role"),
@@ -230,6 +229,8 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"max_tokens": 0}, "integer_below_min_value", "max_tokens"),
     ({"max_completion_tokens": -1}, "integer_below_min_value", "max_completion_tokens"),
     ({"n": 0}, "integer_below_min_value", "n"),
+    ({"temperature": 2.1}, "decimal_above_max_value", "temperature"),
+    ({"messages": []}, "empty_array", "messages"),
     ({"n": 129}, "integer_above_max_value", "n"),
     ({"stream": "yes"}, "invalid_type", "stream"),
     ({"stream_options": {"include_usage": "yes"}}, "invalid_type", "stream_options.include_usage"),

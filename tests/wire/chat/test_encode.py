@@ -51,7 +51,7 @@ def encoder(**wishes: Json) -> ChatEncoder:
 def encoded(made: ChatEncoder, events: Sequence[tuple[int, ev.TurnEvent]]) -> list[JsonObject]:
     """Return all chunks of choices whose events arrive in this order."""
     chunks = [chunk for index, event in events for chunk in made.feed(index, event)]
-    return [*made.opening(), *chunks, *made.closing()]
+    return [*made.opening(speaks=True), *chunks, *made.closing()]
 
 
 def one(*events: ev.TurnEvent) -> list[tuple[int, ev.TurnEvent]]:

@@ -243,6 +243,7 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"reasoning": {"summary": "long"}}, "invalid_value", "reasoning.summary"),
     ({"reasoning": {"effort": 3}}, "invalid_type", "reasoning.effort"),
     ({"max_output_tokens": 15}, "integer_below_min_value", "max_output_tokens"),
+    ({"top_p": -0.1}, "decimal_below_min_value", "top_p"),
     ({"max_output_tokens": "16"}, "invalid_type", "max_output_tokens"),
     ({"truncation": "maybe"}, "invalid_value", "truncation"),
     ({"stream": "yes"}, "invalid_type", "stream"),

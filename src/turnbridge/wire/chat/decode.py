@@ -11,7 +11,7 @@ from turnbridge.turn.values import replace
 from turnbridge.wire import parameters
 from turnbridge.wire.chat import schema
 from turnbridge.wire.output_format import check_mentions_json, decode_format
-from turnbridge.wire.pairing import check_pairs
+from turnbridge.wire.pairing import IN_MESSAGES, check_pairs
 from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.tools import ToolUse, decode_functions, decode_tools, decode_web_search
 from turnbridge.wire.validation import convert, unknown_fields
@@ -52,24 +52,27 @@ class DecodedChat(Struct, frozen=True, kw_only=True):
 def decode(body: JsonObject) -> DecodedChat:
     """Return what a body of `POST /v1/chat/completions` asks for; `turn.model` is still the client's name for it."""
     request = convert(body, schema.ChatRequest)
-    for name in ("model", "messages"):
-        if not getattr(request, name):
-            raise InvalidRequest(
-                f"Missing required parameter: '{name}'.", code="missing_required_parameter", param=name
-            )
+    if not request.model or request.messages is None:
+        raise _missing("messages" if request.model else "model")
+    if not request.messages:
+        raise InvalidRequest(
+            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+            code="empty_array",
+            param="messages",
+        )
     parameters.refuse(body, UNSUPPORTED)
     if any(modality != "text" for modality in request.modalities or []):
         parameters.refuse({"modalities": True}, {"modalities": "Codex produces text only."})
     parts = PartsDecoder()
-    items = tuple(_items(request.messages or [], parts))
-    check_pairs(items, param="messages")
+    items = tuple(_items(request.messages, parts))
+    check_pairs(items, IN_MESSAGES)
     output = _format(request.response_format)
     check_mentions_json(output, items, None, param="messages")
     tools, legacy = _tools(request)
     tier, tier_met = parameters.carried_tier(request.service_tier)
     ignored = _ignored(body, request, parts, tier_met=tier_met)
     turn = TurnRequest(
-        model=request.model or "",
+        model=request.model,
         items=items,
         effort=request.reasoning_effort or (request.reasoning.effort if request.reasoning else None),
         summary=_summary(request) or "auto",

@@ -65,10 +65,13 @@ class ChatEncoder:
         ]
         return {**self._head, "object": "chat.completion", "choices": choices, "usage": _usage(self.usage)}
 
-    def opening(self) -> list[JsonObject]:
-        """Return the chunks that come before any output: the role of each choice."""
+    def opening(self, *, speaks: bool) -> list[JsonObject]:
+        """Return the chunks that come before any output: the role of each choice.
+
+        The content is an empty text only if text comes next: clients would open an empty message for it before a call.
+        """
         return [
-            self._chunk(index, {"role": "assistant", "content": "", "refusal": None})
+            self._chunk(index, {"role": "assistant", "content": "" if speaks else None, "refusal": None})
             for index in range(len(self._choices))
         ]
 

@@ -20,7 +20,7 @@ from turnbridge.turn.items import (
 from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
 from turnbridge.wire import parameters
 from turnbridge.wire.output_format import check_mentions_json, decode_format
-from turnbridge.wire.pairing import check_pairs
+from turnbridge.wire.pairing import IN_INPUT, check_pairs
 from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.responses import schema
 from turnbridge.wire.tools import decode_tools
@@ -71,7 +71,7 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
     parameters.refuse(body, UNSUPPORTED)
     parts = PartsDecoder()
     items = (*_decoded(history, "history", parts), *_items(request.input, parts, needed=not history))
-    check_pairs(items, param="input")
+    check_pairs(items, IN_INPUT)
     output = _format(request)
     check_mentions_json(output, items, request.instructions, param="input")
     tools = decode_tools(request.tools or [], request.tool_choice)

@@ -11,9 +11,8 @@ from turnbridge.turn import events as ev
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.wire.openai_errors import error_event, error_object
-from turnbridge.wire.output_format import encode_format
 from turnbridge.wire.responses.decode import DecodedResponses
-from turnbridge.wire.responses.stored import conversation_id
+from turnbridge.wire.responses.envelope import envelope, usage_object
 
 Event: TypeAlias = JsonObject
 
@@ -47,7 +46,7 @@ class ResponseEncoder:
         self, request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool = False
     ) -> None:
         self._include_encrypted = request.include_encrypted
-        self._envelope = _envelope(request, model, response_id=response_id, created_at=created_at, stored=stored)
+        self._envelope = envelope(request, model, response_id=response_id, created_at=created_at, stored=stored)
         self._encrypted: dict[str, str] = {}
         self._order: dict[str, int] = {}
         self._sequence = 0
@@ -282,7 +281,7 @@ class ResponseEncoder:
             happened += self._done(item_id, status="completed" if completed else "incomplete")
         self.usage = terminal.usage
         if not isinstance(terminal, ev.TurnFailed) or terminal.usage != ev.Usage():
-            self._envelope["usage"] = _usage(terminal.usage)
+            self._envelope["usage"] = usage_object(terminal.usage)
         if isinstance(terminal, ev.CallsAwaited):
             self._order = {item_id: place for place, item_id in enumerate(terminal.order)}
         match terminal:
@@ -339,58 +338,3 @@ def _message(item_id: str, phase: str | None) -> JsonObject:
 
 def _thought(item_id: str) -> JsonObject:
     return {"type": "reasoning", "id": item_id, "summary": [], "content": []}
-
-
-def _usage(usage: ev.Usage) -> JsonObject:
-    return {
-        "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.input + usage.output,
-    }
-
-
-def _envelope(
-    request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool
-) -> JsonObject:
-    """Return every field of the response object, at the values that are in force and not merely asked for."""
-    turn, body = request.turn, request.body
-    summary = None if turn.summary == "none" else turn.summary
-    metadata: JsonObject = dict(body.metadata or {})
-    conversation = conversation_id(body.conversation)
-    return {
-        "id": response_id,
-        "object": "response",
-        "created_at": created_at,
-        "status": "in_progress",
-        "background": bool(body.background),
-        "completed_at": None,
-        "error": None,
-        "incomplete_details": None,
-        "instructions": turn.instructions,
-        "max_output_tokens": turn.max_output_tokens,
-        "max_tool_calls": None,
-        "model": turn.model,
-        "output": [],
-        "parallel_tool_calls": turn.parallel_calls,
-        "previous_response_id": body.previous_response_id,
-        "prompt_cache_key": body.prompt_cache_key,
-        "reasoning": {"effort": turn.effort or model.default_effort, "summary": summary},
-        "safety_identifier": body.safety_identifier,
-        "service_tier": turn.service_tier or "default",
-        "store": stored,
-        "temperature": 1.0,
-        "text": {"format": encode_format(turn.output), "verbosity": turn.verbosity or "medium"},
-        "tool_choice": body.tool_choice or "auto",
-        "tools": list(body.tools or []),
-        "top_logprobs": 0,
-        "top_p": 1.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "truncation": "disabled",
-        "usage": None,
-        "user": body.user,
-        "metadata": metadata,
-        **({} if conversation is None else {"conversation": {"id": conversation}}),
-    }
