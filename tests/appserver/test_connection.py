@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.appserver.real_codex import RECORDING
 from tests.support.codex_schema import pinned_schema
+from turnbridge.appserver import connection
 from turnbridge.appserver.connection import CallRefused, Connection, Inbox
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.items import Json, JsonObject
@@ -213,6 +214,19 @@ async def test_a_reader_sleeps_until_a_turn_says_something_and_then_gets_all(
 
     told = [line["method"] for line in [*asleep, awake] if line is not None]
     assert [type(note) for note in await reading] == [NOTIFICATIONS[str(method)] for method in told]
+
+
+async def test_items_that_were_injected_may_come_back_however_large_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MOST_UNREAD_BYTES", 10_000)
+    peer = Peer()
+    inbox = peer.connection.subscribe("mine")
+    large: JsonObject = {**ECHO, "params": {"turnId": "", "item": {"type": "message", "text": "x" * 20_000}}}
+    peer.connection.receive(about("mine", large))
+    peer.connection.receive(about("mine", WORDS))
+    assert not inbox.failed
+    for _ in range(1000):
+        peer.connection.receive(about("mine", WORDS))
+    assert inbox.failed
 
 
 async def test_a_failure_wakes_a_reader_that_waits_for_a_turn() -> None:

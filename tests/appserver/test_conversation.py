@@ -9,9 +9,9 @@ import pytest
 from tests.appserver.idle_worker import idle_worker
 from turnbridge.appserver.connection import Connection
 from turnbridge.appserver.conversation import CodexConversation
-from turnbridge.turn.errors import InternalFault
+from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InternalFault, InvalidRequest
 from turnbridge.turn.events import MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
-from turnbridge.turn.items import JsonObject, Message, TextPart
+from turnbridge.turn.items import ImagePart, JsonObject, Message, TextPart
 from turnbridge.turn.request import TurnRequest
 from turnbridge.wire.codex.tools import ToolNames
 
@@ -93,3 +93,51 @@ async def test_a_start_that_is_answered_in_another_shape_fails_the_turn(tmp_path
     assert isinstance(failed, TurnFailed)
     assert isinstance(failed.error, InternalFault)
     assert "`turn/start`" in failed.error.message
+
+
+class Refusing:
+    """A Codex that refuses to take items, in these words."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+        self.connection = Connection(self._take)
+
+    def _take(self, line: bytes) -> None:
+        asked: JsonObject = json.loads(line)
+        said: JsonObject = {"id": asked["id"], "error": {"code": -32600, "message": self._words}}
+        asyncio.get_running_loop().call_soon(self.connection.receive, json.dumps(said).encode() + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"), [("thread not found: 0199", BackendLost), ("no such role", InvalidRequest)], ids=["gone", "bad"]
+)
+async def test_a_thread_that_codex_has_let_go_of_is_lost_and_not_the_clients_mistake(
+    words: str, error: type[GatewayError], tmp_path: Path
+) -> None:
+    worker = await idle_worker(tmp_path, connection=Refusing(words).connection)
+    try:
+        conversation = CodexConversation(worker, "thread", ASKED, ToolNames(()))
+        with pytest.raises(error):
+            await conversation.show(ASKED.items)
+    finally:
+        await worker.process.stop()
+
+
+async def test_an_echo_that_never_comes_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turnbridge.appserver.conversation.CALL_TIMEOUT_S", 0.05)
+
+    def take(line: bytes) -> None:
+        answer = json.dumps({"id": json.loads(line)["id"], "result": {}}).encode() + b"\n"
+        asyncio.get_running_loop().call_soon(connection.receive, answer)
+
+    connection = Connection(take)
+    worker = await idle_worker(tmp_path, connection=connection)
+    image = Message(role="user", parts=(ImagePart(url="data:image/png;base64,AAAA", param="input"),))
+    try:
+        conversation = CodexConversation(worker, "thread", ASKED, ToolNames(()))
+        with pytest.raises(BackendUnavailable, match="images"):
+            await asyncio.wait_for(conversation.show((image,)), 10)
+    finally:
+        await worker.process.stop()

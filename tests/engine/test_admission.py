@@ -320,3 +320,11 @@ def nobody_starves(busy: House, turns: int) -> None:
     room = turns - sum(min(guest.turns, turns) for guest in busy.guests if guest.inside)
     # The next one in rotation may be too large for the room; if all are small enough, nobody may wait.
     assert not outside or any(min(guest.turns, turns) > room for guest in outside)
+
+
+@pytest.mark.parametrize(("asked", "per_client", "at_once"), [(2, None, 2), (9, None, 3), (9, 2, 2), (1, 2, 1)])
+def test_the_turns_of_one_request_run_in_the_places_that_it_has(
+    asked: int, per_client: int | None, at_once: int
+) -> None:
+    rules = AdmissionRules(turns=3, waiting=0, patience_s=1, turns_per_client=per_client)
+    assert Admission(rules).at_once(asked) == at_once

@@ -270,6 +270,15 @@ async def test_json_before_a_stop_sequence_conforms(streamed: bool) -> None:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
+async def test_json_that_a_stop_sequence_cuts_is_neither_repaired_nor_refused(streamed: bool) -> None:
+    backend = ScriptedBackend([saying('{"x": ', "1 STOP }")])
+    events = await events_of(backend, replace(AS_JSON, stop=("STOP",), streamed=streamed))
+    assert isinstance(events[-1], TurnCompleted)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == '{"x": 1 '
+    assert len(backend.added) == 1
+
+
+@pytest.mark.parametrize("streamed", [True, False])
 async def test_an_answer_that_is_incomplete_need_not_conform(streamed: bool) -> None:
     backend = ScriptedBackend([saying('{"x": ', "12345", " }")])
     events = await events_of(backend, replace(AS_JSON, max_output_tokens=2, streamed=streamed))

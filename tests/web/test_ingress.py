@@ -140,12 +140,18 @@ async def test_a_defect_is_logged_with_its_cause_and_told_without_it() -> None:
     }
 
 
+@pytest.mark.parametrize("path", ["/v1/things/7/", "//v1/things/7", "/v1//things/7", "//v1//things//7//"])
+async def test_slashes_too_many_do_not_matter(path: str) -> None:
+    answer = await call(gateway(), "GET", path, headers=KEY)
+    assert (answer.status, answer.header("location")) == (200, None)
+
+
 async def test_an_unknown_path_is_an_openai_error() -> None:
     answer = await call(gateway(), "POST", "/nowhere", headers=KEY, query=b"secret=1")
     assert answer.status == 404
     assert answer.json() == {
         "error": {
-            "message": "Invalid URL (POST /nowhere). The base URL of this API ends in /v1.",
+            "message": "Invalid URL (POST /nowhere). The base URL of this API ends in /v1, once; clients add the route to it.",
             "type": "invalid_request_error",
             "param": None,
             "code": "not_found",

@@ -14,7 +14,7 @@ from turnbridge.turn.errors import UpstreamFailed
 from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
-from turnbridge.web.turns import Timing, TurnResponse
+from turnbridge.web.turns import Timing, TurnResponse, run_choices
 from turnbridge.web.writers import ResponsesWriter
 from turnbridge.wire.responses import decode
 from turnbridge.wire.responses.encode import ResponseEncoder
@@ -214,3 +214,57 @@ async def test_a_turn_that_fails_in_a_stream_that_has_begun_says_so_there() -> N
     stream.turn.says(FAILED)
     await serving
     assert b"response.failed" in stream.bodies[-1]
+
+
+class Choices:
+    """Runs turns that each wait for a sign, and counts them."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.may_end = asyncio.Event()
+
+    async def run(
+        self, request: TurnRequest, served: Served | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        del request, served
+        self.running += 1
+        try:
+            await self.may_end.wait()
+            yield END
+        finally:
+            self.running -= 1
+
+
+class Defect:
+    """Runs turns that break by a defect."""
+
+    async def run(
+        self, request: TurnRequest, served: Served | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        del request, served
+        yield STARTED
+        raise RuntimeError("a defect")
+
+
+async def test_of_several_choices_only_so_many_run_at_once() -> None:
+    choices = Choices()
+
+    async def read() -> list[int]:
+        told = run_choices(choices, DECODED.turn, Served(), choices=5, at_once=2)
+        return [batch.index async for batch in told]
+
+    reading = asyncio.ensure_future(read())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert choices.running == 2
+    choices.may_end.set()
+    assert sorted(await reading) == [0, 1, 2, 3, 4]
+
+
+async def test_a_defect_in_one_of_several_choices_is_told_and_nothing_waits_for_it() -> None:
+    async def read() -> None:
+        async for _ in run_choices(Defect(), DECODED.turn, Served(), choices=2, at_once=2):
+            pass
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        await asyncio.wait_for(read(), 10)

@@ -41,7 +41,8 @@ _tool_call = msgspec.json.Decoder(ToolCallAsked)
 _thread_of = attrgetter("thread_id")
 
 
-# Some megabytes for a client that has stopped reading; a model that is read never gets so far ahead.
+# Some megabytes for a client that has stopped reading; a model that is read never gets so far ahead. Whole items do not
+# count: the model's were told in deltas before, and the client's are as large as its request.
 MOST_UNREAD_BYTES = 8_000_000
 
 
@@ -67,11 +68,11 @@ class Inbox:
         if self._error is not None:
             return
         self._unread += size
-        if self._unread >= MOST_UNREAD_BYTES:
+        self._notes += notes
+        if self._unread >= MOST_UNREAD_BYTES and self._unread - self._in_items() >= MOST_UNREAD_BYTES:
             self.fail(BackendUnavailable("The client read too slowly; the turn was interrupted.", code="slow_reader"))
             self.overflowed()
             return
-        self._notes += notes
         if self._reader is not None and not self._dozing and not _only_opens_a_message(notes):
             self._wake()
 
@@ -108,6 +109,10 @@ class Inbox:
             raise self._error
         notes, self._notes, self._unread = self._notes, [], 0
         return notes
+
+    def _in_items(self) -> int:
+        """Return how much of what waits is whole items: those that were injected come back, however large they are."""
+        return sum(len(note.item) for note in self._notes if isinstance(note, RawItemCompleted))
 
     def _wake(self) -> None:
         reader, self._reader = self._reader, None

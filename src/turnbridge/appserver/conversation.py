@@ -10,11 +10,11 @@ from typing import TypeAlias, cast
 import msgspec
 import structlog
 
-from turnbridge.appserver.connection import CallRefused, Note, understood
+from turnbridge.appserver.connection import CALL_TIMEOUT_S, CallRefused, Note, understood
 from turnbridge.appserver.reaching import Reaching
 from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker, fidelity_of
-from turnbridge.turn.errors import GatewayError, InvalidRequest, QuotaExhausted
+from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
 from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part
 from turnbridge.turn.request import TurnRequest
@@ -31,6 +31,9 @@ Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 # How long the rest of a model's calls may take, once Codex has begun to ask for the first. It is no harm if the rest
 # comes later all the same: it is then passed on as calls of its own.
 REST_OF_CALLS_S = 20.0
+
+# How Codex says that it has let go of a thread: after half an hour in which nobody used it.
+THREAD_GONE = "thread not found"
 
 # When the plan's quota is used up, its reset time is worth a short wait.
 QUOTA_LOOKUP_TIMEOUT_S = 3.0
@@ -85,6 +88,8 @@ class CodexConversation:
         try:
             await self._connection.call("thread/inject_items", params, dict[str, msgspec.Raw])
         except CallRefused as refused:
+            if THREAD_GONE in refused.message:
+                raise BackendLost("Codex has let go of the thread.") from refused
             raise InvalidRequest(f"Codex cannot carry this: {refused.message}", param="input") from refused
         if any(isinstance(part, ImagePart) for item in items for part in _parts(item)):
             await self._check_images(items)
@@ -206,13 +211,23 @@ class CodexConversation:
         """
         waiting = list(items)
         while waiting:
-            for note in await self._inbox.batch():
-                if isinstance(note, schema.RawItemCompleted) and (lost := lost_image(note, _parts(waiting.pop(0)))):
+            for note in await self._echoes():
+                if not waiting or not isinstance(note, schema.RawItemCompleted):
+                    continue
+                if (lost := lost_image(note, _parts(waiting.pop(0)))) is not None:
                     raise InvalidRequest(
                         "The image could not be read: it is broken, or not a PNG, JPEG, GIF or WebP file.",
                         code="invalid_image",
                         param=lost.param,
                     )
+
+    async def _echoes(self) -> list[Note]:
+        """Wait for injected items to come back, as long as for the answer to a call."""
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await self._inbox.batch()
+        except TimeoutError:
+            raise BackendUnavailable("Codex did not say whether it could read the images. Try again.") from None
 
     def _turn_begins(self, started: asyncio.Future[msgspec.Raw]) -> None:
         """Learn which turn is ours. What Codex may have told of it before that is not lost: it is read from here on."""

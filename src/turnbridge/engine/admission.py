@@ -52,6 +52,10 @@ class Admission:
         """Return how many requests wait."""
         return sum(map(len, self._queues.values()))
 
+    def at_once(self, turns: int) -> int:
+        """Return how many turns of one request may run at the same time."""
+        return min(turns, self._rules.turns, self._rules.turns_per_client or turns)
+
     def admitted(self, client: str, turns: int = 1) -> "Place":
         """Return a context in which `turns` may run."""
         return Place(self, client, turns)

@@ -79,8 +79,8 @@ class TurnClock:
         if waiting_since is not None and now >= min(silence, self._end):
             self.fail(self._too_late(silent=silence < self._end))
             return
-        # A client that is waited for has no time to keep; the turn's end is looked at when the wait is over.
-        due = silence if waiting_since is None else min(silence, self._end)
+        # A client that is waited for has no time to keep: once the turn's end is past, `wait` looks at it.
+        due = silence if now >= self._end else min(silence, self._end)
         self._timer = self._loop.call_at(due, self._look)
 
     def _too_late(self, *, silent: bool) -> TurnTimeout:

@@ -306,8 +306,9 @@ class _Answer:
         return last.usage
 
     def problem(self, rule: Conformance) -> str | None:
-        """Return what is wrong with the answer, if it is complete."""
-        if not self.events or not isinstance(self.events[-1], TurnCompleted):
+        """Return what is wrong with the answer, if the model ended it: one that was cut off is as its client wished."""
+        ending = self.events[-1] if self.events else None
+        if not isinstance(ending, TurnCompleted) or ending.usage.estimated:
             return None
         narrated = {e.item_id for e in self.events if isinstance(e, MessageStarted) and e.phase == NARRATION}
         spoken = (e.text for e in self.events if isinstance(e, TextDelta) and e.item_id not in narrated)

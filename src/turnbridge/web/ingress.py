@@ -70,13 +70,21 @@ def wrap(
     async def ingress(scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                await serve(scope, receive, send)
+                await serve(_tidied(scope), receive, send)
             case "lifespan":
                 await router(scope, receive, send)
             case _:
                 await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
     return ingress
+
+
+def _tidied(scope: Scope) -> Scope:
+    """Return the request with a path as it was meant: base URLs that end in a slash make `//` or a slash at the end."""
+    path: str = scope["path"]
+    if "//" in path or path.endswith("/"):
+        scope["path"] = "/" + "/".join(filter(None, path.split("/")))
+    return scope
 
 
 def _shortcut(router: Router) -> ASGIApp:
@@ -253,11 +261,12 @@ class AnswerErrors:
             return _shaped(MethodNotAllowed(message))._replace(headers={"allow": allow})
         if error.status_code == HTTPStatus.NOT_FOUND:
             url = f"{context.method} {scope['path'][:PATH_ECHO_LIMIT]}"
-            return _shaped(NotFound(f"Invalid URL ({url}). The base URL of this API ends in /v1."))
+            advice = "The base URL of this API ends in /v1, once; clients add the route to it."
+            return _shaped(NotFound(f"Invalid URL ({url}). {advice}"))
         status = HTTPStatus(error.status_code)
         at_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
         return ErrorAnswer(
-            status=status,
+            status=int(status),
             headers=dict(error.headers or {}),
             error={
                 "message": error.detail,

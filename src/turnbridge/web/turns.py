@@ -114,15 +114,21 @@ class TurnResponse:
         writer: Writer,
         *,
         choices: int = 1,
+        at_once: int = 1,
         admission: AbstractAsyncContextManager[float],
         timing: Timing,
         headers: Mapping[str, str],
         finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`finish` is run when the answer is whole, before its client hears of the end."""
+        """`finish` is run when the answer is whole, before its client hears of the end.
+
+        Of several choices, `at_once` run at the same time.
+        """
         self._served = Served()
         self._events: AsyncGenerator[AnyBatch, None] = (
-            runner.run(request, self._served) if choices == 1 else run_choices(runner, request, choices, self._served)
+            runner.run(request, self._served)
+            if choices == 1
+            else run_choices(runner, request, self._served, choices=choices, at_once=at_once)
         )
         self._streamed = request.streamed
         self._running = choices
@@ -145,7 +151,7 @@ class TurnResponse:
                 await client.served(self._answer(context, outlet))
         finally:
             _count(context, self._writer)
-            context.served_by = self._served.thread
+            context.served_by = None if self._served.fidelity is None else self._served.thread
 
     async def _answer(self, context: RequestContext, outlet: "_Outlet") -> None:
         async with self._admission as waited_s:
@@ -252,27 +258,34 @@ class TurnResponse:
 
 
 async def run_choices(
-    runner: Runner, request: TurnRequest, choices: int, served: Served
+    runner: Runner, request: TurnRequest, served: Served, *, choices: int, at_once: int
 ) -> AsyncGenerator[ChoiceBatch, None]:
     """Yield the events of several turns of one request as they come; the last that begins says how they are served."""
     # Bounded, so that a client that does not read holds back its own turns and fills nothing.
-    arrived: asyncio.Queue[ChoiceBatch | None] = asyncio.Queue(MOST_UNSENT_BATCHES)
+    arrived: asyncio.Queue[ChoiceBatch | Exception | None] = asyncio.Queue(MOST_UNSENT_BATCHES)
+    room = asyncio.Semaphore(at_once)
 
     async def run_one(index: int) -> None:
-        async with aclosing(runner.run(request, served)) as batches:
-            async for batch in batches:
-                await arrived.put(ChoiceBatch(index, batch))
-        await arrived.put(None)
+        try:
+            async with room, aclosing(runner.run(request, served)) as batches:
+                async for batch in batches:
+                    await arrived.put(ChoiceBatch(index, batch))
+            await arrived.put(None)
+        # Whatever the defect: if it were not told here, the others would be waited for in vain.
+        except Exception as error:  # noqa: BLE001
+            await arrived.put(error)
 
     tasks = [asyncio.ensure_future(run_one(index)) for index in range(choices)]
     try:
         running = choices
         while running:
-            next_batch = await arrived.get()
-            if next_batch is None:
+            told = await arrived.get()
+            if isinstance(told, Exception):
+                raise told
+            if told is None:
                 running -= 1
             else:
-                yield next_batch
+                yield told
     finally:
         for task in tasks:
             task.cancel()

@@ -1,0 +1,38 @@
+"""How long a turn may take, whoever is waited for meanwhile."""
+
+import asyncio
+
+import pytest
+
+from turnbridge.engine.timing import Patience, TurnClock, Watch
+from turnbridge.turn.errors import GatewayError, TurnTimeout
+
+pytestmark = pytest.mark.anyio
+
+
+class Conversation:
+    """A conversation that can only fail."""
+
+    def __init__(self) -> None:
+        self.failed: asyncio.Future[GatewayError] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: GatewayError) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+async def test_a_turn_ends_in_time_though_its_client_was_waited_for_in_between() -> None:
+    conversation = Conversation()
+    clock = TurnClock(Watch(Patience(silence_s=0.2, whole_s=0.3)), conversation)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not conversation.failed.done() and loop.time() < began + 5:
+        clock.wait()
+        await asyncio.sleep(0.04)
+        clock.heard()
+        await asyncio.sleep(0.01)
+        clock.wait()
+    error = await conversation.failed
+    clock.stop()
+    assert isinstance(error, TurnTimeout)
+    assert "longer than 0.3 seconds" in error.message
