@@ -174,6 +174,12 @@ async def test_an_empty_key_in_the_file_is_not_one_that_the_user_chose(tmp_path:
     assert refused.err.startswith("Refusing to listen on 192.0.2.1 with a generated key.")
 
 
+@pytest.mark.parametrize("key", [",", " , ", " "])
+async def test_a_list_of_keys_without_a_key_is_refused(tmp_path: Path, key: str) -> None:
+    words = "PROXY_API_KEY holds no key. Set one, or several with commas; if it is unset, the gateway makes one.\n"
+    assert await run(tmp_path, "serve", "--demo", "--port", "0", PROXY_API_KEY=key) == Finished(EXIT_CONFIG, "", words)
+
+
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -182,8 +188,46 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert refused == Finished(EXIT_CONFIG, "", words)
 
 
+async def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
+    key = {"PROXY_API_KEY": "sk-abcdefghijklmnop"}
+    refused = await run(tmp_path, "serve", "--demo", "--host", "192.0.2.1", "--port", "0", **key)
+    assert (refused.status, refused.out) == (EXIT_CONFIG, "")
+    assert refused.err.endswith("Choose another address with --host.\n")
+
+
+async def test_a_data_directory_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    words = f"Cannot keep anything in {tmp_path / 'data'}: File exists. Choose another directory in PROXY_DATA_DIR.\n"
+    assert await run(tmp_path, "serve", "--demo", "--port", "0") == Finished(EXIT_CONFIG, "", words)
+
+
+@pytest.mark.parametrize("streams", ["<&- >&- 2>&-", "2>/dev/full"], ids=["closed", "full"])
+async def test_it_serves_also_if_nobody_can_read_what_it_writes(tmp_path: Path, streams: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, "-m", "turnbridge", "serve", "--demo"),
+        *("--port", str(port)),
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE_S), httpx2.AsyncClient(trust_env=False) as client:
+            while True:
+                with contextlib.suppress(httpx2.ConnectError):
+                    if (await client.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200:
+                        break
+                await asyncio.sleep(0.05)
+            process.terminate()
+            await process.wait()
+    finally:
+        await end_by_force(process, tmp_path)
+
+
 @pytest.mark.parametrize(
-    ("name", "value"), [("PORT", "many"), ("PROXY_MAX_BODY_MB", "-1"), ("PROXY_LOG_LEVEL", "loud")]
+    ("name", "value"),
+    [("PORT", "many"), ("PROXY_MAX_BODY_MB", "-1"), ("PROXY_DRAIN_S", "inf"), ("PROXY_LOG_LEVEL", "loud")],
 )
 async def test_a_bad_setting_is_refused_by_its_name_without_a_traceback(tmp_path: Path, name: str, value: str) -> None:
     refused = await run(tmp_path, "serve", "--demo", **{name: value})

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -153,6 +154,22 @@ def test_a_terminal_gets_a_readable_form(capsys: pytest.CaptureFixture[str], mon
     assert "request" in written
     assert "status" in written
     assert not written.startswith("{")
+
+
+def test_nothing_that_is_logged_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info", json=False)
+    tricks = "\x1b]0;owned\x07 \x9b2J \u202e \r\nforged"
+    shown = r"\x1b]0;owned\x07 \x9b2J \u202e \r\nforged"
+    structlog.get_logger().info("request", model=tricks, names=[tricks])
+    logging.getLogger("uvicorn.error").error(tricks, exc_info=LookupError(tricks.replace("\r\n", "")))
+    written = capsys.readouterr().err
+    # What is left are the colours.
+    plain = re.sub(r"\x1b\[\d*m", "", written)
+    assert all(line.isprintable() for line in plain.split("\n"))
+    assert "forged" not in [line.lstrip()[:6] for line in plain.splitlines()]
+    # Once as the message; with its blanks, a value is shown as Python would write it.
+    assert (plain.count(shown), plain.count(repr(shown))) == (2, 1)
+    assert "LookupError: " in plain
 
 
 def test_json_can_be_asked_for_at_a_terminal(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import ipaddress
 import os
@@ -64,6 +65,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run the gateway."""
+    _stand_in_for_closed_streams()
     try:
         settings = load_settings(PROXY_HOST=host, PORT=port)
         configure_logging(settings.log_level)
@@ -71,13 +73,33 @@ def serve(
         refuse(explained(error))
     for complaint in complaints(os.environ):
         typer.secho(f"warning: {complaint}", fg="yellow", err=True)
+    if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
+        refuse("PROXY_API_KEY holds no key. Set one, or several with commas; if it is unset, the gateway makes one.")
     if not _is_loopback(settings.host) and settings.api_key is None:
         refuse(
             f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
             "or listen on 127.0.0.1."
         )
+    _check_data_dir(settings.data_dir)
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(settings, demo=demo))
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Open standard streams that the caller has closed: whatever is opened next would take their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - It stays open.
+
+
+def _check_data_dir(directory: Path) -> None:
+    """Refuse to start with a directory that nothing can be kept in."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        refuse(f"Cannot keep anything in {directory}: {error.strerror}. Choose another directory in PROXY_DATA_DIR.")
 
 
 async def _serve(settings: Settings, *, demo: bool) -> None:
@@ -157,7 +179,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        refuse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port.")
+        wrong_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        other = "port with --port" if wrong_port else "address with --host"
+        refuse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another {other}.")
     # From here on a client may connect, and waits until the server takes it.
     listener.listen()
     return listener

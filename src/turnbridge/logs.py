@@ -5,6 +5,8 @@ Both end in the same form. Secrets are removed by the name they are logged under
 local variables.
 """
 
+import contextlib
+import io
 import json
 import logging
 import re
@@ -12,10 +14,11 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import TextIO
 
 import msgspec
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 SECRET_NAME = re.compile(
     r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credential|private[-_]?key|bearer|token$",
@@ -52,7 +55,7 @@ def configure_logging(level: str = "info", *, json: bool | None = None) -> None:
     structlog.configure(
         processors=form,
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: _LineLogger(sys.stderr),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(
@@ -60,6 +63,20 @@ def configure_logging(level: str = "info", *, json: bool | None = None) -> None:
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *form],
     )
     _route_standard_logging(formatter, threshold)
+
+
+class _LineLogger:
+    """Writes lines, and drops those that cannot be written: that nobody reads the log is no reason to stop serving."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def msg(self, message: str) -> None:
+        with contextlib.suppress(OSError):
+            self._file.write(f"{message}\n")
+            self._file.flush()
+
+    debug = info = warning = error = critical = exception = msg
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -99,10 +116,27 @@ def _any_secret(names: tuple[str, ...]) -> bool:
 
 
 def _readable_form() -> list[Processor]:
-    # The console's default traceback prints local variables, which hold prompts and keys.
-    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    console = structlog.dev.ConsoleRenderer(exception_formatter=_write_traceback)
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    return [structlog.processors.add_log_level, stamp, redact, console]
+    return [structlog.processors.add_log_level, stamp, redact, _printable_values, console]
+
+
+def _printable_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Keep the words of clients from steering the terminal; other values than texts are shown by their `repr`."""
+    return {name: _printable(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _write_traceback(out: TextIO, exc_info: ExcInfo) -> None:
+    # The console's default traceback prints local variables, which hold prompts and keys.
+    plain = io.StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    out.write("\n".join(map(_printable, plain.getvalue().split("\n"))))
 
 
 def _line(logger: WrappedLogger, method: str, event: EventDict) -> str:

@@ -39,7 +39,7 @@ MOST_DEFAULT_WORKERS = 4
 class Settings(BaseSettings):
     """The operator's choices. An empty variable is an unset one."""
 
-    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", case_sensitive=True)
+    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", case_sensitive=True, allow_inf_nan=False)
 
     host: str = Field("127.0.0.1", alias="PROXY_HOST", description="Address to listen on.")
     port: int = Field(11435, alias="PORT", ge=0, le=65535, description="Port to listen on; 0 picks a free one.")

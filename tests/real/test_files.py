@@ -6,6 +6,7 @@ import pytest
 
 from tests.real.fidelity_cases import call, result, said, text
 from tests.support.gateway import Bridge
+from turnbridge.engine import ready_items
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -113,6 +114,15 @@ async def test_a_file_that_cannot_be_carried_is_refused_and_named(
 ) -> None:
     assert await refusal(bridge, "responses", file_part("responses", **source)) == (code, "input[0].content[1]")
     assert await refusal(bridge, "chat", file_part("chat", **source)) == (code, "messages[0].content[1]")
+
+
+async def test_a_file_beyond_what_one_request_may_bring_in_is_refused_and_named(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready_items, "BROUGHT_IN_LIMIT", len(CSV))
+    part = {"file_data": encoded(CSV), "filename": "a.csv"}
+    refused = ("file_too_large", "input[0].content[1]")
+    assert await refusal(bridge, "responses", file_part("responses", **part)) == refused
 
 
 @pytest.mark.parametrize(

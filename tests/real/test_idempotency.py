@@ -39,7 +39,9 @@ async def test_a_repeat_gets_the_very_same_answer_and_the_model_is_asked_once(
     assert b"once" in first.content
     assert len(bridge.model.requests) == 1
     other = await bridge.http.post(path, json={**body, "user": "somebody"}, headers=key)
-    assert (other.status_code, other.json()["error"]["code"]) == (400, "idempotency_key_reused")
+    in_text = await bridge.http.post(path, json=body, headers={**key, "x-proxy-output-mode": "obsidian-xml"})
+    for refused in (other, in_text):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "idempotency_key_reused")
 
 
 async def test_what_is_created_is_created_once(bridge: Bridge) -> None:

@@ -1,6 +1,7 @@
 """Responses that are made in the background: polled, streamed, resumed, cancelled, and ended with their gateway."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -297,6 +298,31 @@ async def test_a_stream_that_is_silent_says_that_it_is_alive(narrow: Bridge, gat
     assert "event: response.completed" in heard
     # Keepalives are comments here: events are numbered, and a reader elsewhere must be told the same ones.
     assert heard.count("event: ") == len(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"), [({"x-no-keepalive": "1"}, ""), ({}, "?no_keepalive=1")], ids=["header", "query"]
+)
+async def test_a_reader_that_wants_no_signs_of_life_gets_none(
+    narrow: Bridge, gate: asyncio.Event, headers: dict[str, str], query: str
+) -> None:
+    narrow.script(halting(gate))
+    asked: JsonObject = {"model": MODEL, "input": "hi", "background": True, "stream": True}
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        narrow.http.stream("POST", f"/v1/responses{query}", json=asked, headers=headers) as silent,
+    ):
+        lines = silent.aiter_lines()
+        created = await anext(line async for line in lines if line.startswith("data: "))
+        path = f"/v1/responses/{json.loads(created.removeprefix('data: '))['response']['id']}"
+        async with narrow.http.stream("GET", path, params={"stream": "true"}) as usual:
+            usual_lines = usual.aiter_lines()
+            for _ in range(2):
+                await anext(line async for line in usual_lines if line == ": keepalive")
+        gate.set()
+        heard = [line async for line in lines]
+    assert "event: response.completed" in heard
+    assert ": keepalive" not in heard
 
 
 async def test_those_that_run_when_the_gateway_is_stopped_have_failed_and_say_why(

@@ -57,6 +57,13 @@ async def test_a_response_from_a_conversation_can_be_continued_outside(store: Sq
     assert await names_in(store, "c") == ["a", "b"]
 
 
+async def test_an_item_with_a_very_long_id_is_removed_by_it(store: SqlStore) -> None:
+    long = "x" * 5000
+    await store.add_conversation(conversation("c"), items("a", long))
+    assert await store.delete_item(OWNER, "c", long)
+    assert await names_in(store, "c") == ["a"]
+
+
 async def test_metadata_is_replaced(store: SqlStore) -> None:
     await store.add_conversation(conversation("c"), [])
     assert await store.update_conversation(OWNER, "c", {"k": "v"})

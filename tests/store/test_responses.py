@@ -1,13 +1,17 @@
 """Responses: what was kept is what is read, in any order of answers, branches and removals."""
 
+import random
 from dataclasses import replace
+from string import ascii_letters
 
 import pytest
 
 from tests.store.samples import EMPTY, OWNER, call, items, names_of, response, rows, say, told
 from turnbridge.engine.records import CANCELLED, IN_PROGRESS, QUEUED, History, KeptItem
+from turnbridge.store.database import LONGEST_TEXT_BYTES
 from turnbridge.store.open import SqlStore, open_store
 from turnbridge.turn.errors import NotFound
+from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -159,3 +163,25 @@ async def test_ids_may_be_any_text(store: SqlStore) -> None:
     strange = "a'b\"c\0d%$1?1"
     await store.add_response(response("r1"), continues=None, inputs=[KeptItem(id=strange, body={"n": 1})])
     assert await store.items(OWNER, [strange]) == {strange: {"n": 1}}
+
+
+@pytest.mark.parametrize("character", ["x", "𝄞", "\0"])
+async def test_ids_may_be_of_any_length(store: SqlStore, character: str) -> None:
+    # Random, since Postgres compresses what it can.
+    long, other = (character + "".join(random.Random(seed).choices(ascii_letters, k=20_000)) for seed in (1, 2))
+    body: JsonObject = {"type": "function_call", "id": long, "call_id": long}
+    kept = KeptItem(id=long, body=body)
+    await store.add_response(response("r1"), continues=None, inputs=[kept], outputs=[kept])
+    history = await told(store, "r1")
+    assert (history.inputs, history.outputs) == ((kept,), (kept,))
+    assert await store.items(OWNER, [long, other]) == {long: body}
+    assert await store.answers_with_calls(OWNER, [other]) == []
+    assert await store.answers_with_calls(OWNER, [long]) == [(body,)]
+
+
+async def test_an_id_that_just_fits_an_index_is_kept_as_it_is(store: SqlStore) -> None:
+    longest = "".join(random.Random(1).choices(ascii_letters, k=LONGEST_TEXT_BYTES))
+    await store.add_response(replace(response("r1"), owner="o" * 64), continues=None, inputs=items(longest))
+    history = await store.response_history("o" * 64, "r1")
+    assert history is not None
+    assert [item.id for item in history.inputs] == [longest]

@@ -28,14 +28,22 @@ JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
         ({"cookie": "a=b", "set-cookie": "c=d"}, {"cookie": REDACTED, "set-cookie": REDACTED}),
         ({"access_token": "t", "refreshToken": "t"}, {"access_token": REDACTED, "refreshToken": REDACTED}),
         ({"a": [{"b": {"client_secret": "s"}}]}, {"a": [{"b": {"client_secret": REDACTED}}]}),
-        ({"credentials": {"user": "u", "n": 1}}, {"credentials": {"user": REDACTED, "n": 1}}),
+        ({"credentials": {"user": "u", "on": True}}, {"credentials": {"user": REDACTED, "on": True}}),
+        ({"password": 12345678, "pins": {"secret": [0.5]}}, {"password": REDACTED, "pins": {"secret": [REDACTED]}}),
         ({"api_keys": ["a", "b"]}, {"api_keys": [REDACTED, REDACTED]}),
         ("use sk-proj-abcDEF0123456789_-x now", f"use {REDACTED} now"),
         (f"logged in with {JWT}.", f"logged in with {REDACTED}."),
         ("Authorization: Bearer 0123456789abcdef", f"Authorization: Bearer {REDACTED}"),
-        ('{"city": "Rome", "api_key": "abc"}', f'{{"city": "Rome", "api_key": "{REDACTED}"}}'),
+        ('{"city": "Rome", "api_key": "abc"}', f'{{"city":"Rome","api_key":"{REDACTED}"}}'),
         ('in a string: \\"password\\": \\"abc\\"', f'in a string: \\"password\\": \\"{REDACTED}\\"'),
+        ('in a text: "password": "a\\"b", "c": 1', f'in a text: "password": "{REDACTED}", "c": 1'),
+        (r"two deep: \"password\": \"a\\\"b\", c", rf"two deep: \"password\": \"{REDACTED}\", c"),
+        ('cut off: {"password": "a\\"b', f'cut off: {{"password": "{REDACTED}'),
+        ('a number: "password": -12.5e3, "c": 1', f'a number: "password": {REDACTED}, "c": 1'),
         ("https://example.test/?a=1&access_token=abc&b=2", f"https://example.test/?a=1&access_token={REDACTED}&b=2"),
+        ("https://example.test/?user[password]=abc", f"https://example.test/?user[password]={REDACTED}"),
+        ("postgres://me:p@ss@db.test/x", f"postgres://me:{REDACTED}@db.test/x"),
+        ("see https://:abc@example.test.", f"see https://:{REDACTED}@example.test."),
         (f"my key is {OWN_KEY}", f"my key is {REDACTED}"),
         ({OWN_KEY: 1}, {REDACTED: 1}),
     ],
@@ -50,7 +58,10 @@ def test_a_secret_is_known_by_its_name_or_its_looks_or_because_it_is_ours(value:
         {"input_tokens": 5, "max_tokens": 7, "token_budget": "large"},
         {"prompt_cache_key": "abc", "encrypted_content": "gAAAA", "metadata": {"note": "x"}},
         {"properties": {"password": {"type": "string", "description": "A secret word."}}, "required": ["password"]},
-        {"api_key": None, "secret": "", "token": 3, "credential": True},
+        {"properties": {"api_key": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}}},
+        {"api_key": None, "secret": "", "credential": True},
+        '{"input_tokens": 5, "properties": {"password": {"type": "string"}}}',
+        "https://example.test:8080/a@b, mail to me@example.test, https://example.test?to=x:y@z",
         "task-oriented sk-learn, a bearer of news, the password: think of one, api_key = get_key()",
         [1, 2.5, None, True, "ünï", {"": []}],
     ],
@@ -67,22 +78,50 @@ NAMES = """authorization api_key api-key apiKey client_secret password passwd co
 def test_a_name_is_a_secrets_in_json_in_json_inside_a_string_and_in_a_query(name: str) -> None:
     redaction = Redaction()
     assert redaction.clean({name: "abc"}) == {name: REDACTED}
-    assert redaction.text(f'{{"{name}": "abc"}}') == f'{{"{name}": "{REDACTED}"}}'
+    assert redaction.text(f'{{"{name}":"abc"}}') == f'{{"{name}":"{REDACTED}"}}'
+    assert redaction.text(f'so: {{"{name}": "abc"}}') == f'so: {{"{name}": "{REDACTED}"}}'
     assert redaction.text(f"a=b&{name}=abc") == f"a=b&{name}={REDACTED}"
 
 
 @pytest.mark.parametrize(
     "piece",
-    ["-eyJaaaaaaaaa", "eyJaaaaaaaa.x", '"api_', '"tokens":"', "?a-", "bearer ", "sk-short "],
+    ["-eyJaaaaaaaaa", "eyJaaaaaaaa.x", '"api_', '"tokens":"', "?a-", "bearer ", "sk-short ", '"api_key":"', "://a:"],
 )
 def test_a_long_text_full_of_beginnings_is_searched_in_no_time(piece: str) -> None:
     text = f"token .eyJ {piece * 100_000}"
     assert Redaction().text(text) == text
 
 
-def test_a_schema_that_holds_a_secret_beside_its_description_is_cleaned() -> None:
-    value: Json = {"properties": {"password": "hunter2"}}
-    assert shown(Redaction().value(value)) == {"properties": {"password": REDACTED}}
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("hunter2", REDACTED),
+        ({"value": "hunter2"}, {"value": REDACTED}),
+        ({"type": "string", "default": "hunter2"}, {"type": REDACTED, "default": REDACTED}),
+    ],
+)
+def test_what_holds_a_secret_among_properties_is_cleaned(given: Json, kept: Json) -> None:
+    value: Json = {"properties": {"password": given}}
+    assert shown(Redaction().value(value)) == {"properties": {"password": kept}}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"password": 'a"b'}, {"password": REDACTED}),
+        ({"password": 12345678}, {"password": REDACTED}),
+        ({"passwords": ["hunter2", 3]}, {"passwords": [REDACTED, REDACTED]}),
+        ([{"password": {"value": "hunter2"}}], [{"password": {"value": REDACTED}}]),
+    ],
+)
+def test_json_inside_a_string_is_cleaned_like_any_other_however_deep_it_is(given: Json, kept: Json) -> None:
+    (whole,) = shown(Redaction().value([json.dumps({"arguments": json.dumps(given)})]))
+    assert json.loads(json.loads(whole)["arguments"]) == kept
+
+
+def test_json_inside_a_string_that_is_too_deep_for_us_is_cleaned_as_a_text() -> None:
+    deep = "[" * 700 + '{"password": "abc"}' + "]" * 700
+    assert Redaction().text(deep) == deep.replace("abc", REDACTED)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import msgspec
 import pytest
@@ -181,3 +182,24 @@ def test_an_id_that_a_client_uses_again_begins_again() -> None:
 def test_each_message_is_named_in_its_own_protocols_words(told: Line, label: str, text: str) -> None:
     (row,) = timeline.rows([told])
     assert (row.label, row.text) == (label, text)
+
+
+def test_what_could_steer_a_terminal_is_shown_and_not_obeyed() -> None:
+    """Models, clients and paths may have escape codes, C1 controls, and marks that turn the direction of writing."""
+    given = [
+        line(0, "http_ingress", "request", {"body": "\x1b[2J"}, method="GET /\x1b]0;x\x07\n"),
+        codex_delta(1, "\x1b[31mü\n日\u3000本"),
+        line(2, "client_egress", "body", {"output": "\x7f\x9b2J\u202e\U000e0041"}),
+    ]
+    whole = timeline.told(timeline.rows(given, full=True), width=200, full=True)
+    text = "".join(f"{text}\n" for _, text in whole)
+    assert {character for character in text if category(character) in ("Cc", "Cf")} == {"\n"}
+    for shown in (
+        "GET /\\u001b]0;x\\u0007\\n  ",
+        "  \\u001b[2J\n",
+        "\\u001b[31mü 日 本\n",
+        '"delta": "\\u001b[31mü\\n日\u3000本"',
+        "  \\u007f\\u009b2J\\u202e\\udb40\\udc41\n",
+        '"output": "\\u007f\\u009b2J\\u202e\\udb40\\udc41"',
+    ):
+        assert shown in text

@@ -77,7 +77,7 @@ async def test_a_key_that_is_nearly_right_is_wrong(given: str) -> None:
     assert answer.status == 401
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/healthz/", "/healthz/../v1/models", "/metrics/x", "//healthz"])
+@pytest.mark.parametrize("path", ["/nowhere", "/healthz/x", "/healthz/../v1/models", "/metrics/x", "//v1/models/"])
 async def test_an_unknown_path_asks_for_the_key_too(path: str) -> None:
     assert (await call(gateway(), "GET", path)).status == 401
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,18 +12,19 @@ from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Exchange
-from turnbridge.engine.records import ResponseRecord
+from turnbridge.engine.records import KeptItem, ResponseRecord, Store
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import Served
 from turnbridge.store.open import open_store, store_url
 from turnbridge.turn.errors import BackendUnavailable
-from turnbridge.turn.events import TurnEvent
+from turnbridge.turn.events import TurnCompleted, TurnEvent, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web import background
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
 from turnbridge.web.background import LOST, BackgroundRuns, EventStream, Run, is_running, kept_frames, lost
+from turnbridge.web.output_mode import Runner
 from turnbridge.web.state import Past, State
 from turnbridge.web.writers import named_frames
 from turnbridge.wire.responses.decode import decode
@@ -164,6 +165,113 @@ async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
     await store.aclose()
 
 
+class Answering:
+    """Runs turns that are answered at once or fail; without a fidelity, before they begin."""
+
+    def __init__(self, error: Exception | None = None, *, fidelity: str | None = "exact") -> None:
+        self._error = error
+        self._fidelity = fidelity
+
+    async def run(
+        self, request: TurnRequest, served: Served | None = None
+    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        del request
+        assert served is not None
+        served.fidelity = self._fidelity
+        if self._error is not None:
+            raise self._error
+        yield [TurnCompleted(Usage(input=2, output=3))]
+
+
+class Counted:
+    """Runs in the background, on a store that takes its time, with all that they tell."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.keeping, self.may_keep = asyncio.Event(), asyncio.Event()
+        self.kept: list[str] = []
+        self.turns: list[tuple[Usage, str]] = []
+        finish = store.finish_response
+
+        async def finish_response(record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None) -> bool:
+            self.keeping.set()
+            await self.may_keep.wait()
+            self.kept.append(record.status)
+            return await finish(record, outputs=outputs, events=events)
+
+        monkeypatch.setattr(store, "finish_response", finish_response)
+        state = State(store, OpenCalls(ttl_s=1), new_id=lambda prefix: f"{prefix}1")
+        self.runs = BackgroundRuns(state, keepalive_s=None, count=lambda *turn: self.turns.append(turn))
+
+    async def begin(self, runner: Runner, run: Run) -> Run:
+        asked = TurnRequest(model="gpt-5.5", items=())
+        started = await self.runs.start(runner, PAST, asked, run.encoder, contextlib.nullcontext(0.0))
+        async with asyncio.timeout(5):
+            await self.keeping.wait()
+        return started
+
+
+def endings(run: Run) -> list[str]:
+    """Return the events of a stream after which nothing may come."""
+    told = [json.loads(frame.split(b"data: ")[1])["type"].removeprefix("response.") for frame in run.frames]
+    return [name for name in told if name in ("completed", "incomplete", "failed", "error")]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("how", ["cancel", "aclose"])
+async def test_a_run_that_is_ended_while_its_end_is_being_kept_has_one_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, how: str, times: int
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    counted = Counted(store, monkeypatch)
+    with capture_logs() as logged:
+        started = await counted.begin(Answering(), run)
+        stopping = [
+            asyncio.ensure_future(counted.runs.cancel(started) if how == "cancel" else counted.runs.aclose())
+            for _ in range(times)
+        ]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        counted.may_keep.set()
+        told = await asyncio.gather(*stopping)
+    assert [response["status"] for response in told if response] == ["completed"] * (times if how == "cancel" else 0)
+    assert (endings(started), counted.kept) == (["completed"], ["completed"])
+    assert counted.turns == [(Usage(input=2, output=3), "fresh")]
+    assert [(line["event"], line["status"], line["served_by"]) for line in logged] == [
+        ("background_response", "completed", "fresh")
+    ]
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("error", "fidelity", "events", "served"),
+    [
+        (BackendUnavailable("down"), None, ["background_response"], None),
+        (BackendUnavailable("down"), "exact", ["background_response"], "fresh"),
+        (ZeroDivisionError(), "exact", ["unexpected_fault", "background_response"], "fresh"),
+    ],
+    ids=["before a turn began", "in a turn", "by a defect"],
+)
+async def test_a_run_that_fails_is_counted_only_if_its_turn_began(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Run,
+    error: Exception,
+    fidelity: str | None,
+    events: list[str],
+    served: str | None,
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    counted = Counted(store, monkeypatch)
+    counted.may_keep.set()
+    with capture_logs() as logged:
+        started = await counted.begin(Answering(error, fidelity=fidelity), run)
+        await counted.runs.aclose()
+    assert (endings(started), counted.kept) == (["error", "failed"], ["failed"])
+    assert [by for _, by in counted.turns] == ([] if served is None else [served])
+    assert ([line["event"] for line in logged], logged[-1]["served_by"]) == (events, served)
+    await store.aclose()
+
+
 async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +301,13 @@ async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
     await store.aclose()
 
 
-def streamed(source: AsyncIterator[bytes], *, keepalive_s: float | None = None) -> Exchange:
+def streamed(
+    source: AsyncIterator[bytes],
+    *,
+    keepalive_s: float | None = None,
+    headers: Mapping[str, str] | None = None,
+    query: bytes = b"",
+) -> Exchange:
     """Return a request that is answered with frames."""
     answer = EventStream(source, headers={"x-turnbridge-model": "gpt-5.5"}, keepalive_s=keepalive_s)
 
@@ -201,7 +315,7 @@ def streamed(source: AsyncIterator[bytes], *, keepalive_s: float | None = None) 
         context = RequestContext(request_id="r", method="GET", route="/", clock=lambda: 0.0, started_at=0.0)
         await answer({**scope, CONTEXT_KEY: context}, receive, send)
 
-    return Exchange(app, "GET", "/")
+    return Exchange(app, "GET", "/", headers=headers, query=query)
 
 
 async def test_frames_are_sent_as_they_come(run: Run) -> None:
@@ -225,6 +339,24 @@ async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
             pass
         assert told == frames(0)
         exchange.leave()
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"), [({"x-no-keepalive": "1"}, b""), ({}, b"no_keepalive=1")], ids=["header", "query"]
+)
+async def test_a_reader_that_wants_no_signs_of_life_gets_none(run: Run, headers: dict[str, str], query: bytes) -> None:
+    async with (
+        streamed(run.read(0), keepalive_s=0.01) as usual,
+        streamed(run.read(0), keepalive_s=0.01, headers=headers, query=query) as silent,
+    ):
+        await silent.begin()
+        await usual.begin()
+        for _ in range(3):
+            assert await usual.chunk() == b": keepalive\n\n"
+        run.add([event(0)])
+        assert await silent.chunk() == frames(0)
+        usual.leave()
+        silent.leave()
 
 
 async def test_a_reader_that_leaves_changes_nothing_for_the_others(run: Run) -> None:

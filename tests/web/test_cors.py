@@ -5,6 +5,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
+from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, call
 from turnbridge.web.ingress import wrap
@@ -132,6 +133,19 @@ async def test_a_preflight_of_any_other_origin_is_refused_and_told_the_setting(o
             "code": "forbidden",
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("origin", "shown"),
+    [("https://elsewhere.example", "https://elsewhere.example"), ("https://" + "x" * 5000, "https://" + "x" * 192)],
+    ids=["usual", "endless"],
+)
+async def test_the_log_says_which_origin_was_refused(origin: str, shown: str) -> None:
+    with capture_logs() as logged:
+        await preflight(gateway(), origin, x_request_id="mine")
+    refused, request = logged
+    assert refused == {"event": "origin_refused", "log_level": "info", "origin": shown, "request_id": "mine"}
+    assert (request["event"], request["request_id"]) == ("request", "mine")
 
 
 async def test_a_star_allows_everyone_without_credentials() -> None:

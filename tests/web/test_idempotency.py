@@ -257,7 +257,7 @@ async def test_another_body_under_the_same_key_is_refused(running: bool) -> None
     assert (refused.status, refused.header(MARK)) == (400, None)
     assert refused.json() == {
         "error": {
-            "message": "The Idempotency-Key was used with another body before. Use a fresh key for each request, "
+            "message": "The Idempotency-Key was used with another request before. Use a fresh key for each request, "
             "and the same one only to repeat a request as it was.",
             "type": "invalid_request_error",
             "param": "Idempotency-Key",
@@ -265,6 +265,26 @@ async def test_another_body_under_the_same_key_is_refused(running: bool) -> None
         }
     }
     assert shown(await ask(app)) == (200, b"one", "replayed")
+
+
+@pytest.mark.parametrize(
+    ("more", "query"),
+    [
+        ({"x-proxy-output-mode": "obsidian-xml"}, b""),
+        ({"x-no-keepalive": "1"}, b""),
+        ({}, b"no_keepalive=1"),
+    ],
+    ids=["output mode", "no signs of life", "query"],
+)
+async def test_the_same_body_is_another_request_if_its_answer_would_be_another(
+    more: dict[str, str], query: bytes
+) -> None:
+    app = gateway(Turns(b"one", End()))
+    plain = await ask(app)
+    other = await call(app, "POST", CHAT, headers={**headers(), **more}, body=[b"hi"], query=query)
+    same = await call(app, "POST", CHAT, headers={**headers(), "user-agent": "another"}, body=[b"hi"])
+    assert (shown(plain), shown(same)) == ((200, b"one", None), (200, b"one", "replayed"))
+    assert (other.status, b"idempotency_key_reused" in other.body) == (400, True)
 
 
 async def test_a_key_belongs_to_one_client_and_one_route_with_or_without_v1() -> None:
@@ -403,7 +423,7 @@ class Client:
 
     async def ask(self, app: ASGIApp) -> None:
         context = RequestContext(request_id="1", method="POST", route=CHAT, clock=time.monotonic, started_at=0)
-        scope = {"path": CHAT, "headers": [(b"idempotency-key", b"k")], CONTEXT_KEY: context}
+        scope = {"path": CHAT, "query_string": b"", "headers": [(b"idempotency-key", b"k")], CONTEXT_KEY: context}
         await app(scope, self._receive, self._send)
 
     async def _receive(self) -> Message:

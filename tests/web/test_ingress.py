@@ -151,7 +151,8 @@ async def test_an_unknown_path_is_an_openai_error() -> None:
     assert answer.status == 404
     assert answer.json() == {
         "error": {
-            "message": "Invalid URL (POST /nowhere). The base URL of this API ends in /v1, once; clients add the route to it.",
+            "message": "Invalid URL (POST /nowhere). "
+            "The base URL of this API ends in /v1, once; clients add the route to it.",
             "type": "invalid_request_error",
             "param": None,
             "code": "not_found",

@@ -2,46 +2,108 @@
 
 import asyncio
 import json
-from typing import TypeGuard
+from typing import Literal, TypeGuard
 
 from turnbridge.engine.ports import MediaLoader
+from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import JsonOfSchema, TurnRequest
 from turnbridge.turn.values import replace
 
+BROUGHT_IN_LIMIT = 128 * 1024 * 1024
+"""Bytes of JSON that the images and files of one request may become: 96 MB of images, since base64 adds a third.
+
+All of it goes to Codex, and comes back, in one line with the body. This is half of the longest line that is read; the
+other half is for the body, which takes an eighth of it unless its limit is raised.
+"""
+
+BROUGHT_IN_AT_ONCE = 8
+"""Images and files of one request: enough that no host's delay counts much, and each may take 100 MB for a moment."""
+
+BROUGHT_IN_WITHIN_S = 60.0
+"""Seconds for all of them together: the clock of a turn begins after that."""
+
 
 async def ready_items(request: TurnRequest, media: MediaLoader) -> tuple[Item, ...]:
     """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
+    intake = _Intake(media)
     # Most items are text, and long histories have many of them: those are not looked into any further.
-    items = tuple([item if _is_ready(item) else await _ready_item(item, media) for item in request.items])
+    items = tuple([item if _is_ready(item) else await _ready_item(item, intake) for item in request.items])
     output = request.output
     if isinstance(output, JsonOfSchema) and not output.enforced:
         return (_schema_message(output), *items)
     return items
 
 
-async def _ready_item(item: Item, media: MediaLoader) -> Item:
+async def _ready_item(item: Item, intake: "_Intake") -> Item:
     if isinstance(item, Message):
-        return replace(item, parts=await _ready_parts(item.parts, media))
+        return replace(item, parts=await _ready_parts(item.parts, intake))
     if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
-        parts = await _ready_parts(item.output, media)
+        parts = await _ready_parts(item.output, intake)
         # One text is the same to the model as a string, and the one form that Codex gives to both.
         return replace(item, output=parts[0].text if _is_one_text(parts) else parts)
     return item
 
 
-async def _ready_parts(parts: tuple[Part, ...], media: MediaLoader) -> tuple[Part, ...]:
+async def _ready_parts(parts: tuple[Part, ...], intake: "_Intake") -> tuple[Part, ...]:
     if _all_text(parts):
         return parts
-    return tuple(await asyncio.gather(*(_ready_part(part, media) for part in parts)))
+    tasks = [asyncio.create_task(_ready_part(part, intake)) for part in parts]
+    try:
+        return tuple(await asyncio.gather(*tasks))
+    finally:
+        # Once one is refused, nobody waits for the others.
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
-async def _ready_part(part: Part, media: MediaLoader) -> Part:
+async def _ready_part(part: Part, intake: "_Intake") -> Part:
     if isinstance(part, ImagePart) and not part.url.startswith("data:"):
-        return replace(part, url=await media.image(part.url, param=part.param))
+        return replace(part, url=await intake.image(part))
     if isinstance(part, FilePart):
-        return TextPart(text=await media.file_text(part))
+        return TextPart(text=await intake.file_text(part))
     return part
+
+
+class _Intake:
+    """Brings in the images and files of one request, within what all of them may take together."""
+
+    def __init__(self, media: MediaLoader) -> None:
+        self._media = media
+        self._places = asyncio.Semaphore(BROUGHT_IN_AT_ONCE)
+        self._left = BROUGHT_IN_LIMIT
+        self._end = asyncio.get_running_loop().time() + BROUGHT_IN_WITHIN_S
+
+    async def image(self, part: ImagePart) -> str:
+        try:
+            async with asyncio.timeout_at(self._end), self._places:
+                url = await self._media.image(part.url, param=part.param)
+        except TimeoutError:
+            raise InvalidRequest(
+                f"The images of the request could not all be fetched within {BROUGHT_IN_WITHIN_S:g} seconds.",
+                code="invalid_image_url",
+                param=part.param,
+            ) from None
+        self._count(len(url), "image", part.param)
+        return url
+
+    async def file_text(self, part: FilePart) -> str:
+        async with self._places:
+            text = await self._media.file_text(part)
+        # A control character is six bytes of JSON.
+        self._count(len(json.dumps(text, ensure_ascii=False).encode()), "file", part.param)
+        return text
+
+    def _count(self, size: int, kind: Literal["image", "file"], param: str) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise InvalidRequest(
+                f"With this {kind}, the images and files that the gateway brings in for the request exceed "
+                f"{BROUGHT_IN_LIMIT // 2**20} MB, written as base64 or JSON. Send fewer, or smaller ones.",
+                code=f"{kind}_too_large",
+                param=param,
+            )
 
 
 def _is_ready(item: Item) -> bool:

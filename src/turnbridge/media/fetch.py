@@ -38,7 +38,10 @@ _URL_SAFE = "%/:?@!$&'()*+,;=~"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """How much of the gateway one URL may use; the size is the same for images and files."""
+    """How much of the gateway one URL may use; the size is the same for images and files.
+
+    What all URLs of a request may use together is the engine's to know.
+    """
 
     size: int = IMAGE_SIZE_LIMIT
     seconds: float = 10.0

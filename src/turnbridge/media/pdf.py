@@ -21,7 +21,7 @@ class PdfLimits:
     pages: int = 500
     """About what fills the largest context window with dense text."""
     seconds: float = 20.0
-    """A page takes some ten milliseconds, so this is far from what honest documents need."""
+    """For the client's wait. A page takes some ten milliseconds, so this is far from what honest documents need."""
 
 
 class PdfReader:
@@ -32,7 +32,7 @@ class PdfReader:
         self._threads = ThreadPoolExecutor(PDF_THREADS, thread_name_prefix="pdf")
 
     def close(self) -> None:
-        """Drop what waits; what is being read ends by its own time limit."""
+        """Drop what waits; what is being read ends soon after its time limit, and the process waits for it."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def text(self, data: bytes, *, param: str) -> str:
@@ -44,7 +44,8 @@ class PdfReader:
                 raise TimeoutError
 
         try:
-            # No thread can be stopped from here: it looks at the clock itself, and the wait ends without it.
+            # No thread can be stopped from here: it looks at the clock itself, and the wait ends without it. It does
+            # not look while pypdf parses a page or a form, which pypdf's own limits end after some ten seconds.
             async with asyncio.timeout(self._limits.seconds):
                 text = await asyncio.get_running_loop().run_in_executor(
                     self._threads, _extract, data, self._limits.pages, check_time, param
@@ -74,7 +75,7 @@ def _extract(data: bytes, max_pages: int, check_time: Callable[[], None], param:
         pages: list[str] = []
         for page in reader.pages:
             check_time()
-            # Called for every drawing operation, so that a single endless page also ends.
+            # Called for every drawing operation, once the page is parsed: forms that are drawn over and over also end.
             pages.append(page.extract_text(visitor_operand_before=lambda *_: check_time()))
     except TimeoutError:
         raise

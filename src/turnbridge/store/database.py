@@ -5,6 +5,7 @@ The statements are written once, in the words that both databases share, with Po
 """
 
 import contextlib
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,18 @@ T = TypeVar("T")
 Value: TypeAlias = str | int | float | bytes | Sequence[str | int] | None
 
 
+# Postgres cannot index a row beyond 2,704 bytes, and an owner stands beside the id.
+LONGEST_TEXT_BYTES = 2000
+
+
 def kept_text(text: str) -> str:
-    """Return a text as both databases can hold it: ids that clients make up may have a NUL, which ends texts there."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    """Return a text as both databases can hold it: rows are found by it, and clients make up ids as they like.
+
+    A NUL would end it, so it becomes another character; of a very long one there is a digest.
+    """
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    whole = text.encode()
+    return text if len(whole) <= LONGEST_TEXT_BYTES else f"long_{hashlib.sha256(whole).hexdigest()}"
 
 
 def bound(value: Value) -> Value:

@@ -4,6 +4,7 @@ Steps are never changed, only added. Each one must keep the rows that it finds.
 
 - `segments`: a piece of a history. `parent` is the piece before it; `size` counts the JSON of its items.
 - `items`: what a segment holds, in order. `is_output`: the model made it. `call_id`: by which its output finds it.
+  Ids that clients make up are as `kept_text` leaves them.
 - `responses`: what clients see of an answer; `segment` holds its own items. Who runs one extends `lease_until`.
 - `conversations`: `head` is the last segment.
 - `chats`: chat completions; `chat_metadata` has their metadata once more, to be searched.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnbridge.engine.records import History, KeptItem
-from turnbridge.store.database import Transaction
+from turnbridge.store.database import Transaction, kept_text
 from turnbridge.turn.items import JsonObject
 
 CHAIN = """
@@ -38,8 +38,10 @@ def decoded(body: bytes) -> JsonObject:
 
 
 def kept_item(item_id: str, body: bytes) -> KeptItem:
-    """Return an item that was kept."""
-    return KeptItem(id=item_id, body=decoded(body))
+    """Return an item that was kept; an id that was not kept as it is, is in the item itself."""
+    item = decoded(body)
+    own = item.get("id")
+    return KeptItem(id=own if isinstance(own, str) and kept_text(own) == item_id else item_id, body=item)
 
 
 async def add_segment(

@@ -4,6 +4,7 @@ Pure: time and place are passed in. A secret is known by the name of its field, 
 the gateway's own keys.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,16 +37,32 @@ SECRET_WORDS = r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credentia
 
 SECRET_NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
 
+SCHEMA_WORDS = frozenset(
+    (
+        *("type", "title", "description", "format", "enum", "pattern", "nullable", "readOnly", "writeOnly"),
+        *("minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "items"),
+        *("properties", "required", "additionalProperties", "anyOf", "oneOf", "allOf", "$ref"),
+    )
+)
+"""What a JSON Schema says of a field without telling a value of it, as `default` and `examples` do."""
+
 SECRET_LOOKS = (
     # Keys of OpenAI and of many who copy its form; a shorter one is rather a word, such as `sk-learn`.
     r"\bsk-[\w-]{12,}",
     # What Codex has from a login. It begins where a word does, so that no text is searched twice.
     r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",
     r"(?<=\bbearer )[\w.~+/=-]{16,}",
-    # A field of JSON that is itself inside a string, such as the arguments of a call.
-    rf'(?P<field>"[\w-]{{0,40}}(?:{SECRET_WORDS})[\w-]{{0,20}}\\*"\s*:\s*\\*")[^"\\]+',
-    rf"(?P<query>(?:^|[?&])[\w-]{{0,40}}(?:{SECRET_WORDS})=)[^&\s]+",
+    # A field of JSON in the middle of a text, and its string or number. Where its quotes are escaped, the string ends
+    # with a quote that is escaped as often, or with the text.
+    (
+        rf'(?P<field>"[\w-]{{0,40}}(?:{SECRET_WORDS})[\w-]{{0,20}}(?P<escape>\\*)"\s*:\s*(?P<string>(?P=escape)")?)'
+        r'(?(string)(?!(?P=escape)")(?s:.+?)(?=(?<!\\)(?P=escape)"|\Z)|-?\d[\w.+-]*)'
+    ),
+    rf"(?P<query>(?:^|[?&])[^=&?\s]{{0,40}}(?:{SECRET_WORDS})[^=&?\s]{{0,20}}=)[^&\s]+",
 )
+
+URL_PASSWORD = re.compile(r"""(://[^\s/?#:@"'\\]{0,100}:)[^\s/?#"'\\]+(?=@)""")
+"""By itself, since a text with a URL is no reason to look for the others."""
 
 SIGNS = (
     *("sk-", ".eyj", "bearer", "authorization", "api_key", "api-key", "apikey"),
@@ -117,15 +134,25 @@ class Redaction:
         return Payload(raw=msgspec.Raw(msgspec.json.encode(beginning)), cut=True)
 
     def text(self, text: str) -> str:
-        """Return a text without what looks like a secret."""
+        """Return a text without what looks like a secret. JSON that holds one is written anew, without its spaces."""
+        text = URL_PASSWORD.sub(rf"\1{REDACTED}", text)
         lowered = text.lower()
-        suspicious = any(sign in lowered for sign in self._signs)
-        return self._secrets.sub(_redacted, text) if suspicious else text
+        if not any(sign in lowered for sign in self._signs):
+            return text
+        if text.lstrip().startswith(("{", "[")):
+            with contextlib.suppress(*UNREADABLE):
+                value: Json = msgspec.json.decode(text)
+                cleaned = self.clean(value)
+                if cleaned != value:
+                    return msgspec.json.encode(cleaned).decode()
+        return self._secrets.sub(_redacted, text)
 
     def clean(self, value: Json, *, secret: bool = False, of_schema: bool = False) -> Json:
-        """Return a value without secrets: `secret` says that its name is one's, `of_schema` that it only names them."""
+        """Return a value without secrets: its name may be one's (`secret`), or its fields described (`of_schema`)."""
+        if secret and value and isinstance(value, str | int | float) and not isinstance(value, bool):
+            return REDACTED
         if isinstance(value, str):
-            return REDACTED if secret and value else self.text(value)
+            return self.text(value)
         if isinstance(value, list):
             return [self.clean(inner, secret=secret) for inner in value]
         if isinstance(value, dict):
@@ -133,7 +160,7 @@ class Redaction:
                 self.text(name): self.clean(
                     inner,
                     # A JSON Schema describes a password; it does not tell it.
-                    secret=secret or (_names_a_secret(name) and not (of_schema and isinstance(inner, dict))),
+                    secret=secret or (_names_a_secret(name) and not (of_schema and _describes(inner))),
                     of_schema=name == "properties",
                 )
                 for name, inner in value.items()
@@ -143,6 +170,10 @@ class Redaction:
 
 def _names_a_secret(name: str) -> bool:
     return SECRET_NAME.search(name) is not None
+
+
+def _describes(value: Json) -> bool:
+    return isinstance(value, dict) and all(name in SCHEMA_WORDS or not inner for name, inner in value.items())
 
 
 def _redacted(found: re.Match[str]) -> str:

@@ -3,7 +3,9 @@
 Pure but for `lines_of`, which reads the files.
 """
 
+import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,10 +152,8 @@ def told(shown: Sequence[Row], *, width: int, full: bool = False) -> Iterator[tu
 def _row(line: Line) -> Row:
     payload: Json = msgspec.json.decode(line.payload)
     delta = _delta(line, payload) if isinstance(payload, dict) else None
-    if delta is None:
-        return Row(first=line, label=_label(line, payload), text=_short(line, payload), lines=[line])
-    name, text = delta
-    return Row(first=line, label=name, text=text, lines=[line], is_delta=True)
+    name, text = delta or (_label(line, payload), _short(line, payload))
+    return Row(first=line, label=_harmless(name), text=text, lines=[line], is_delta=delta is not None)
 
 
 def _label(line: Line, payload: Json) -> str:
@@ -225,12 +225,19 @@ def _folded(row: Row) -> str:
 
 def _whole(line: Line) -> str:
     pretty = msgspec.json.format(bytes(line.payload), indent=2).decode()
-    return "\n".join(f"    {each}" for each in pretty.splitlines())
+    return "\n".join(f"    {_harmless(each)}" for each in pretty.split("\n"))
 
 
 def _cropped(text: str, room: int) -> str:
-    text = " ".join(text.split())
+    text = _harmless(" ".join(text.split()))
     return text if len(text) <= room else text[: room - 1] + "…"
+
+
+def _harmless(text: str) -> str:
+    """Return a text that steers no terminal: control characters and invisible ones are spelled out, as JSON does it."""
+    if text.isprintable():
+        return text
+    return "".join(json.dumps(each)[1:-1] if unicodedata.category(each).startswith("C") else each for each in text)
 
 
 def _bytes(size: int) -> str:

@@ -24,6 +24,7 @@ from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import context_of
+from turnbridge.web.keepalive import wants_no_keepalive
 from turnbridge.web.leaving import Client
 from turnbridge.web.output_mode import Runner
 from turnbridge.web.state import Past, State, record_of
@@ -53,7 +54,10 @@ class Run:
     ended: bool = False
     unwanted: bool = False
     """Whether its client has cancelled it."""
-    task: "asyncio.Task[None] | None" = None
+    making: "asyncio.Task[None] | None" = None
+    """Its turn, which may be cancelled at any moment."""
+    ending: "asyncio.Task[None] | None" = None
+    """What comes after the turn, whatever became of it; never cancelled, so that a response has one end."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -141,7 +145,8 @@ class BackgroundRuns:
         )
         self._runs[run.id] = run
         served = Served()
-        run.task = asyncio.ensure_future(self._make(run, runner.run(turn, served), served, admission))
+        run.making = asyncio.ensure_future(self._make(run, runner.run(turn, served), admission))
+        run.ending = asyncio.ensure_future(self._end(run, run.making, served))
         return run
 
     def answer(self, run: Run, *, streamed: bool, headers: Mapping[str, str]) -> ASGIApp:
@@ -171,57 +176,58 @@ class BackgroundRuns:
         await asyncio.gather(*map(self._stop, list(self._runs.values())))
 
     async def _stop(self, run: Run) -> None:
-        if run.task is not None:
-            run.task.cancel()
-            await asyncio.wait((run.task,))
-        if not run.ended:
-            # It was cancelled before its first step, and has not tidied up.
-            self._break_off(run)
-            await self._end(run)
+        if run.making is not None and run.ending is not None:
+            run.making.cancel()
+            await asyncio.wait((run.ending,))
 
     async def _make(
         self,
         run: Run,
         source: AsyncGenerator[Sequence[TurnEvent], None],
-        served: Served,
         admission: AbstractAsyncContextManager[float],
     ) -> None:
+        async with admission:
+            run.add(run.encoder.begun())
+            async with aclosing(source) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        run.add(run.encoder.feed(event, now=int(self._now())))
+
+    async def _end(self, run: Run, making: "asyncio.Task[None]", served: Served) -> None:
+        """Wait until the turn is over, then give the response its end."""
         began = self._now()
-        try:
-            async with admission:
-                run.add(run.encoder.begun())
-                async with aclosing(source) as batches:
-                    async for batch in batches:
-                        for event in batch:
-                            run.add(run.encoder.feed(event, now=int(self._now())))
-        except GatewayError as error:
-            self._fail(run, error)
-        except asyncio.CancelledError:
-            self._break_off(run)
-        finally:
-            await asyncio.shield(asyncio.ensure_future(self._end(run)))
-        self._count(run.encoder.usage, served.thread)
+        await asyncio.wait((making,))
+        if run.encoder.response["status"] in RUNNING:
+            run.add(self._broken_off(run, making))
+        await self._keep(run)
+        # A turn that never began was served by nothing, and used no tokens.
+        served_by = None if served.fidelity is None else served.thread
+        if served_by is not None:
+            self._count(run.encoder.usage, served_by)
         log.info(
             "background_response",
             response=run.id,
             status=run.encoder.response["status"],
-            served_by=served.thread,
+            served_by=served_by,
             total_s=round(self._now() - began, 3),
         )
 
-    def _break_off(self, run: Run) -> None:
-        if run.unwanted:
-            run.add(run.encoder.cancel())
+    def _broken_off(self, run: Run, making: "asyncio.Task[None]") -> Sequence[JsonObject]:
+        """Return the end of a stream whose turn is over without one."""
+        error: GatewayError
+        if making.cancelled() and run.unwanted:
+            return run.encoder.cancel()
+        if making.cancelled():
+            error = BackendUnavailable("The gateway is shutting down.", code="shutting_down")
+        elif isinstance(raised := making.exception(), GatewayError):
+            error = raised
         else:
-            self._fail(run, BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
+            log.error("unexpected_fault", response=run.id, exc_info=raised)
+            error = InternalFault("The gateway failed while it made this response; its log has the details.")
+        return run.encoder.feed(TurnFailed(error), now=int(self._now()))
 
-    def _fail(self, run: Run, error: GatewayError) -> None:
-        run.add(run.encoder.feed(TurnFailed(error), now=int(self._now())))
-
-    async def _end(self, run: Run) -> None:
+    async def _keep(self, run: Run) -> None:
         """Keep how the response ended, then let its readers go."""
-        if run.encoder.response["status"] in RUNNING:
-            self._fail(run, InternalFault("The gateway failed while it made this response; its log has the details."))
         outputs = self._state.named(run.encoder.said)
         events = zlib.compress(b"".join(run.frames))
         try:
@@ -239,10 +245,10 @@ class BackgroundRuns:
         held = list(self._runs.values())
         alive = await self._state.store.extend_leases([run.id for run in held], self._now() + LEASE_S)
         for run in held:
-            if run.id not in alive and not run.ended and run.task is not None:
-                # Cancelled or deleted through another gateway.
+            if run.id not in alive and run.making is not None:
+                # Cancelled or deleted through another gateway; or it has just ended, and then nothing is cancelled.
                 run.unwanted = True
-                run.task.cancel()
+                run.making.cancel()
 
     async def _fail_lost(self) -> None:
         for record in await self._state.store.lost_responses(self._now()):
@@ -291,15 +297,16 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the frames until they end or the client leaves."""
         context_of(scope).stream = True
-        await Client(receive).served(self._send(send))
+        keepalive_s = None if wants_no_keepalive(scope) else self._keepalive_s
+        await Client(receive).served(self._send(send, keepalive_s))
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send, keepalive_s: float | None) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         frames = aiter(self._frames)
         coming = asyncio.ensure_future(anext(frames, None))
         try:
             while True:
-                done, _ = await asyncio.wait((coming,), timeout=self._keepalive_s)
+                done, _ = await asyncio.wait((coming,), timeout=keepalive_s)
                 frame = coming.result() if done else sse.comment("keepalive")
                 if frame is None:
                     break

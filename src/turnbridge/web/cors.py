@@ -8,11 +8,14 @@ left alone.
 import re
 from collections.abc import Iterable
 
+import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.web.access_log import context_of
 from turnbridge.web.auth import header_value
+
+log = structlog.get_logger(__name__)
 
 WELL_KNOWN_ORIGINS = frozenset({b"app://obsidian.md", b"capacitor://localhost"})
 """Obsidian on the desktop, and Capacitor apps such as Obsidian on a phone."""
@@ -32,7 +35,7 @@ PREFLIGHT_VARY = b"Origin, Access-Control-Request-Method, Access-Control-Request
 ALWAYS_EXPOSED = ("x-request-id", "retry-after")
 
 ORIGIN_ECHO_LIMIT = 200
-"""The refusal repeats the origin so that it can be copied into the setting; real ones are far shorter."""
+"""The refusal and the log repeat the origin so that it can be copied into the setting; real ones are far shorter."""
 
 
 class AllowOrigins:
@@ -57,7 +60,9 @@ class AllowOrigins:
         if scope["method"] == "OPTIONS" and wanted_method is not None:
             headers.append((b"vary", PREFLIGHT_VARY))
             if not granted:
-                raise HTTPException(403, _refusal(origin))
+                shown = origin[:ORIGIN_ECHO_LIMIT].decode("latin-1")
+                log.info("origin_refused", origin=shown, request_id=context_of(scope).request_id)
+                raise HTTPException(403, _refusal(shown))
             headers.extend(granted)
             await send({"type": "http.response.start", "status": 204, "headers": _preflight_headers(scope)})
             await send({"type": "http.response.body", "body": b""})
@@ -89,8 +94,8 @@ def _preflight_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-def _refusal(origin: bytes) -> str:
-    shown = origin[:ORIGIN_ECHO_LIMIT].decode("latin-1")
+def _refusal(origin: str) -> str:
     return (
-        f"The origin {shown} may not call this server from a browser. Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
+        f"The origin {origin} may not call this server from a browser. "
+        "Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
     )

@@ -17,9 +17,10 @@ from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.web.access_log import context_of
-from turnbridge.web.auth import client_of, header_value
+from turnbridge.web.auth import client_of
 from turnbridge.web.background import BackgroundRuns
 from turnbridge.web.ingress import read_body
+from turnbridge.web.keepalive import wants_no_keepalive
 from turnbridge.web.output_mode import MODE_HEADER, CallsInText, OutputMode, Runner, output_mode
 from turnbridge.web.state import State
 from turnbridge.web.stored_chats import StoredChats
@@ -33,7 +34,6 @@ from turnbridge.wire.validation import parse_body
 
 MODEL_HEADER = "x-turnbridge-model"
 IGNORED_HEADER = "x-turnbridge-ignored"
-NO_KEEPALIVE = b"x-no-keepalive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +115,7 @@ class Generation:
             turn,
             ChatWriter(encoder),
             choices=decoded.choices,
+            at_once=self._admission.at_once(decoded.choices),
             admission=self._admission.admitted(client, decoded.choices),
             timing=self._timing(request),
             headers=self._headers(choice, turn, mode),
@@ -178,10 +179,9 @@ class Generation:
 
     def _timing(self, request: Request) -> Timing:
         """Return when to send signs of life; a client that cannot bear them says so."""
-        in_header = header_value(request.scope, NO_KEEPALIVE) == b"1"
-        if in_header or (request.scope["query_string"] and request.query_params.get("no_keepalive") == "1"):
-            return replace(self._rules.timing, keepalive_s=None)
-        return self._rules.timing
+        return (
+            replace(self._rules.timing, keepalive_s=None) if wants_no_keepalive(request.scope) else self._rules.timing
+        )
 
     async def _body(self, request: Request) -> JsonObject:
         """Return the request's body; its log line names the model and the stream, whatever is wrong with the rest."""

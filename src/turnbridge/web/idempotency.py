@@ -17,10 +17,14 @@ from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.auth import client_of, header_value
 from turnbridge.web.ingress import read_body
+from turnbridge.web.keepalive import NO_KEEPALIVE
 from turnbridge.web.leaving import Client
+from turnbridge.web.output_mode import MODE_HEADER
 
 KEY_HEADER = "Idempotency-Key"
 REPEAT_HEADER = "x-turnbridge-idempotent"
+# The headers of a request that its answer depends on.
+ANSWER_HEADERS = (MODE_HEADER.encode(), NO_KEEPALIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +172,7 @@ class Answers:
         found = self._running.get(identity) or self._kept.get(identity)
         if found is not None and found.fingerprint != fingerprint:
             raise InvalidRequest(
-                f"The {KEY_HEADER} was used with another body before. Use a fresh key for each request, "
+                f"The {KEY_HEADER} was used with another request before. Use a fresh key for each request, "
                 "and the same one only to repeat a request as it was.",
                 code="idempotency_key_reused",
                 param=KEY_HEADER,
@@ -237,7 +241,7 @@ class AnswerOnce:
             await self._app(scope, receive, send)
             return
         body = await read_body(scope, receive, limit_bytes=self._body_limit_bytes)
-        identity, fingerprint = _identity(scope, key), hashlib.sha256(body).digest()
+        identity, fingerprint = _identity(scope, key), _fingerprint(scope, body)
         found = self._answers.find(identity, fingerprint)
         match found:
             case None:
@@ -293,6 +297,14 @@ def _identity(scope: Scope, key: bytes) -> bytes:
     """Return what a key stands for: each client and each route has keys of its own."""
     route = scope["path"].removeprefix("/v1")
     return hashlib.sha256(b"\0".join((client_of(scope).encode(), route.encode(), key))).digest()
+
+
+def _fingerprint(scope: Scope, body: bytes) -> bytes:
+    """Return what tells a repeat from another request: all that its answer depends on, besides client and route."""
+    chosen = (header_value(scope, name) or b"" for name in ANSWER_HEADERS)
+    digest = hashlib.sha256(b"\0".join((scope["query_string"], *chosen, b"")))
+    digest.update(body)
+    return digest.digest()
 
 
 def _mark_repeat(scope: Scope, first: RequestContext, how: bytes) -> None:

@@ -11,7 +11,8 @@ RequestId: TypeAlias = int | str
 
 Shape_co = TypeVar("Shape_co", covariant=True)
 
-# The longest line is the echo of a request with files in it, and no longer than the body that the gateway accepts.
+# The longest line is the echo of a request: what the client sent, what is kept of the conversation before it, and what
+# was fetched for it, which `engine.ready_items` holds to half of this.
 LONGEST_LINE_BYTES = 256 * 1024 * 1024
 
 
