@@ -1,6 +1,8 @@
 """A worker without Codex: its process does nothing until its input ends, its connection goes wherever one likes."""
 
 import asyncio
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.codex_schema import pinned_schema
@@ -28,3 +30,47 @@ async def idle_worker(
         login=login,
         started_at=asyncio.get_running_loop().time(),
     )
+
+
+class Starter:
+    """Starts children that do nothing until their input ends, and remembers them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.login: tuple[int, int] | None = (1, 1)
+        self.workers: list[Worker] = []
+        self.problems: list[Exception] = []
+        """What the next starts fail with."""
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._tried = asyncio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Return once the condition holds; it is looked at after every start, successful or not."""
+        while not condition():
+            await self._tried.wait()
+            self._tried.clear()
+
+    async def has_started(self, count: int) -> None:
+        await self.until(lambda: len(self.workers) == count)
+
+    async def __call__(self) -> Worker:
+        login = self.login
+        await self.gate.wait()
+        if self.problems:
+            self._tried.set()
+            raise self.problems.pop(0)
+        self.workers.append(await idle_worker(self._directory, connection=answering(), login=login))
+        self._tried.set()
+        return self.workers[-1]
+
+
+def answering() -> Connection:
+    """Return a connection to somebody who answers every call, a probe for example."""
+
+    def write(line: bytes) -> None:
+        answer = json.dumps({"id": json.loads(line)["id"], "result": {}}).encode() + b"\n"
+        asyncio.get_running_loop().call_soon(connection.receive, answer)
+
+    connection = Connection(write)
+    return connection

@@ -15,7 +15,7 @@ from turnbridge.appserver.connection import Connection, Inbox
 from turnbridge.appserver.pool import Pool
 from turnbridge.appserver.worker import Worker
 from turnbridge.demo.replies import Wait, answer, message
-from turnbridge.turn.errors import BackendUnavailable, InternalFault
+from turnbridge.turn.errors import BackendUnavailable, InternalFault, InvalidRequest
 from turnbridge.turn.events import (
     MessageDone,
     MessageStarted,
@@ -29,6 +29,7 @@ from turnbridge.turn.events import (
     Usage,
 )
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.models import Model
 from turnbridge.wire.codex import schema
 
 pytestmark = pytest.mark.anyio
@@ -169,8 +170,9 @@ class Replay:
 
 
 @asynccontextmanager
-async def replayed_by(codex: Replay, directory: Path) -> AsyncIterator[CodexBackend]:
+async def pool_of(codex: Replay, directory: Path, *models: Model) -> AsyncIterator[Pool]:
     worker = await idle_worker(directory, connection=codex.connection)
+    worker.models = models
 
     async def start() -> Worker:
         return worker
@@ -179,10 +181,16 @@ async def replayed_by(codex: Replay, directory: Path) -> AsyncIterator[CodexBack
     running = asyncio.create_task(pool.run())
     try:
         async with asyncio.timeout(PATIENCE_S):
-            yield CodexBackend(pool)
+            yield pool
     finally:
         running.cancel()
         await asyncio.wait([running])
+
+
+@asynccontextmanager
+async def replayed_by(codex: Replay, directory: Path) -> AsyncIterator[CodexBackend]:
+    async with pool_of(codex, directory) as pool:
+        yield CodexBackend(pool)
 
 
 async def rounds_to_start() -> None:
@@ -259,3 +267,48 @@ async def test_a_turn_that_is_left_is_interrupted_as_soon_as_its_name_is_known(t
         codex.says({**answered, "id": codex.written[2]["id"]})
         await asyncio.sleep(0)
         assert codex.interrupts == [codex.turn_ids]
+
+
+# --- Two tool modes ---
+
+
+async def test_requests_that_are_refused_side_by_side_are_each_tried_in_the_models_own_tool_mode(
+    tmp_path: Path,
+) -> None:
+    scripting = Model(
+        id=ASKED.model,
+        display_name="",
+        description="",
+        efforts=(),
+        default_effort=None,
+        context_window=None,
+        max_context_window=None,
+        modalities=("text",),
+        service_tiers=(),
+        hidden=False,
+        is_default=True,
+        scripts_tools=True,
+    )
+    direct, native = Replay(), Replay()
+    refusal = InvalidRequest("Not with these tools.")
+    both_opened = asyncio.Barrier(2)
+
+    async def tries(backend: CodexBackend) -> list[bool]:
+        """Return what becomes of a request that is refused in both modes."""
+        (await backend.open(ASKED)).close()
+        await both_opened.wait()
+        again = [await backend.serves_otherwise(ASKED, refusal)]
+        await both_opened.wait()
+        (await backend.open(ASKED)).close()
+        return [*again, await backend.serves_otherwise(ASKED, refusal)]
+
+    async with pool_of(direct, tmp_path, scripting) as pool, pool_of(native, tmp_path) as native_pool:
+        backend = CodexBackend(pool, native=native_pool)
+        outcomes = await asyncio.gather(*[tries(backend) for _ in range(2)])
+    assert outcomes == [[True, False]] * 2
+    assert [threads(codex) for codex in (direct, native)] == [2, 2]
+
+
+def threads(codex: Replay) -> int:
+    """Return how many threads were started for requests."""
+    return sum(line["method"] == "thread/inject_items" for line in codex.written)

@@ -1,7 +1,6 @@
 """Keeping app-servers ready: what happens when they die, cannot start, know no login, or have grown too large."""
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,9 +11,9 @@ import pytest
 
 from soak.patience import until
 from soak.processes import resident_mb
-from tests.appserver.idle_worker import idle_worker
+from tests.appserver.idle_worker import Starter
+from tests.faults.leftovers import is_whole
 from turnbridge.appserver import pool as pool_module
-from turnbridge.appserver.connection import Connection
 from turnbridge.appserver.pool import Bounds, Pool, Readiness, resident_bytes
 from turnbridge.appserver.worker import Worker
 from turnbridge.turn.errors import BackendUnavailable, LoginRequired
@@ -31,50 +30,6 @@ PATIENCE_S = 10
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "FIRST_BACKOFF_S", 0.01)
-
-
-class Starter:
-    """Starts children that do nothing until their input ends, and remembers them."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self.login: tuple[int, int] | None = (1, 1)
-        self.workers: list[Worker] = []
-        self.problems: list[Exception] = []
-        """What the next starts fail with."""
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self._tried = asyncio.Event()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Return once the condition holds; it is looked at after every start, successful or not."""
-        while not condition():
-            await self._tried.wait()
-            self._tried.clear()
-
-    async def has_started(self, count: int) -> None:
-        await self.until(lambda: len(self.workers) == count)
-
-    async def __call__(self) -> Worker:
-        login = self.login
-        await self.gate.wait()
-        if self.problems:
-            self._tried.set()
-            raise self.problems.pop(0)
-        self.workers.append(await idle_worker(self._directory, connection=answering(), login=login))
-        self._tried.set()
-        return self.workers[-1]
-
-
-def answering() -> Connection:
-    """Return a connection to somebody who answers every call, a probe for example."""
-
-    def write(line: bytes) -> None:
-        answer = json.dumps({"id": json.loads(line)["id"], "result": {}}).encode() + b"\n"
-        asyncio.get_running_loop().call_soon(connection.receive, answer)
-
-    connection = Connection(write)
-    return connection
 
 
 @asynccontextmanager
@@ -251,7 +206,59 @@ async def test_a_login_that_appears_later_is_noticed_by_the_next_request(starter
         served = await asyncio.gather(*(pool.worker() for _ in range(3)))
         assert {worker.login for worker in served} == {(2, 2)}
         assert pool.readiness() == READY
-        assert not alive(without)
+        await asyncio.shield(without.process.exited)
+
+
+def may_know_less(worker: Worker) -> None:
+    """Let an app-server be one that knows of no login and has been there for a while."""
+    worker.login_missing = True
+    worker.started_at -= pool_module.LOGIN_RECHECK_S + 1
+
+
+async def test_to_look_for_a_login_again_and_again_is_no_crash(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        for _ in range(8):
+            await until(lambda: is_whole(pool))
+            for worker in starter.workers[-2:]:
+                may_know_less(worker)
+            with pytest.raises(LoginRequired, match=LOGIN_HELP):
+                await pool.worker()
+        assert pool.restarts == 0
+
+
+async def test_while_a_login_is_looked_for_clients_are_told_how_to_log_in(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.01)
+    starter.login = None
+    async with running(starter) as pool:
+        await until(lambda: is_whole(pool))
+        starter.gate.clear()
+        for worker in starter.workers:
+            may_know_less(worker)
+        for _ in range(2):
+            with pytest.raises(LoginRequired, match=LOGIN_HELP):
+                await pool.worker()
+            assert (pool.workers, pool.readiness()) == ([], Readiness(ready=False, reason=LOGIN_HELP))
+
+
+async def test_app_servers_that_know_the_login_serve_on_while_those_without_it_are_replaced(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "WATCH_INTERVAL_S", 0.01)
+    async with running(starter, count=2) as pool:
+        await until(lambda: is_whole(pool))
+        without, knowing = pool.workers
+        knowing.load = 1
+        without.login_missing = True
+        assert (await pool.worker(), pool.readiness()) == (knowing, READY)
+        may_know_less(without)
+        await asyncio.shield(without.process.exited)
+        await starter.has_started(4)
+        assert pool.workers == [knowing, starter.workers[2]]
+        assert alive(knowing)
+        assert pool.restarts == 0
 
 
 async def test_on_demand_nothing_starts_before_the_first_request(starter: Starter) -> None:

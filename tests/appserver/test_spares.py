@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 from pathlib import Path
 
 import msgspec
@@ -90,6 +91,62 @@ async def test_the_number_of_spares_is_bounded() -> None:
     assert len(spares) == MOST_SPARES
 
 
+async def ask_for(spares: SpareThreads, *models: str) -> None:
+    """Ask for threads as conversations do: one more is started when the model answers."""
+    for model in models:
+        kind = ThreadKind({"model": model})
+        await spares.take(kind)
+        spares.refill(kind)
+
+
+def started(codex: Codex, model: str) -> int:
+    return codex.started.count({"model": model})
+
+
+@pytest.mark.parametrize("in_turn", [True, False], ids=["in turn", "at random"])
+@pytest.mark.parametrize("more", [1, 4])
+async def test_kinds_that_come_equally_often_do_not_drive_out_each_others_spares(more: int, in_turn: bool) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    models = [str(number) for number in range(MOST_SPARES + more)]
+    rounds, order = 20, random.Random(1)
+    for _ in range(rounds):
+        await ask_for(spares, *(models if in_turn else order.sample(models, len(models))))
+    assert len(codex.started) == rounds * len(models) + MOST_SPARES
+
+
+async def test_a_spare_gives_way_to_a_kind_that_comes_twice_as_often() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 2)
+    await ask_for(spares, *["often"] * 3)
+    assert started(codex, "often") == 3
+    await ask_for(spares, "often")
+    assert (started(codex, "often"), len(spares)) == (5, MOST_SPARES)
+
+
+async def test_a_spare_that_has_grown_too_old_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 2)
+    monkeypatch.setattr(module, "OLDEST_S", 0)
+    await ask_for(spares, *["later"] * 2)
+    assert (started(codex, "later"), len(spares)) == (3, MOST_SPARES)
+
+
+async def test_threads_that_nobody_has_used_are_counted_also_when_they_were_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for asked, unused in ((1, 0), (2, 1), (3, 1)):
+        await ask_for(spares, "m")
+        assert (len(codex.started) - asked, spares.unused) == (unused, unused)
+    monkeypatch.setattr(module, "OLDEST_S", 0)
+    await ask_for(spares, "m")
+    assert (len(codex.started) - 4, spares.unused) == (2, 2)
+
+
 @pytest.mark.real
 async def test_a_real_conversation_in_a_spare_thread_is_like_any_other(tmp_path: Path) -> None:
     async with running_bridge(tmp_path) as bridge:
@@ -102,4 +159,4 @@ async def test_a_real_conversation_in_a_spare_thread_is_like_any_other(tmp_path:
             assert len(str(seen["input"]).split("question")) == 2, "only this request's item is there"
         (worker,) = bridge.gateway.pool.workers
         assert len(worker.spares) == 1
-        assert worker.threads == 4
+        assert worker.threads == 5, "the spare one too"

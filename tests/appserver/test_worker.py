@@ -19,6 +19,7 @@ from turnbridge.appserver import worker as worker_module
 from turnbridge.appserver.home import prepare_home
 from turnbridge.appserver.pool import Pool
 from turnbridge.appserver.process import AppServerProcess
+from turnbridge.appserver.tap import Tap
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
 from turnbridge.demo.server import ScriptedModel, in_order
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
@@ -99,6 +100,8 @@ def pretending(spec: CodexSpec, *, debug: str = f'exec {REAL} "$@"', app_server:
         ("echo '[]'", "printed no catalogue"),
         ("echo '{}'", "printed no list of models"),
         ("""echo '{"models": 5}'""", "printed no list of models"),
+        ("""echo '{"models": ["gpt-5.5"]}'""", "printed no list of models"),
+        ("""echo '{"models": [{"id": 1}]}'""", "printed no list of models"),
     ],
 )
 async def test_a_codex_without_a_catalogue_is_refused_with_its_words(
@@ -165,6 +168,19 @@ async def test_an_app_server_that_never_answers_is_given_up_and_ended(
     with pytest.raises(BackendUnavailable, match="handshake"):
         await start_worker(pretending(spec, app_server=NOTES_ITS_PID))
     assert is_gone(spec)
+
+
+async def test_a_listener_that_cannot_be_made_leaves_no_process(spec: CodexSpec) -> None:
+    pids: list[int] = []
+
+    def tap(pid: int) -> Tap:
+        pids.append(pid)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        await start_worker(spec, tap=tap)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
 
 
 async def test_an_accounts_catalogue_that_does_not_come_is_replaced_by_the_bundled_one(

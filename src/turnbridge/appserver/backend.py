@@ -1,6 +1,7 @@
 """`engine.ports.Backend` over app-server: a thread for each request, its items injected, its turns decoded."""
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import assert_never
 
 import structlog
@@ -16,6 +17,9 @@ from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 
 log = structlog.get_logger(__name__)
+
+# Whether the request that is being served was last opened in its model's own tool mode.
+_opened_natively: ContextVar[bool] = ContextVar("opened_natively", default=False)
 
 
 class CodexBackend:
@@ -42,6 +46,7 @@ class CodexBackend:
 
     async def _start_thread(self, request: TurnRequest) -> CodexConversation:
         pool = self._native if self._native and request.model in self._native_models else self._pool
+        _opened_natively.set(pool is self._native)
         worker = await pool.worker()
         pool.note_thread(worker)
         # Counted from here on, so that the app-server is not replaced under it.
@@ -56,13 +61,16 @@ class CodexBackend:
         """Tell whether a turn that the provider refused is worth another try, in the model's own tool mode.
 
         Nobody can know beforehand whether a provider takes such a model with ordinary functions. If it also refuses
-        the model as Codex ships it, the tool mode was not the reason.
+        the model as Codex ships it, the tool mode was not the reason. Other requests may have found out meanwhile, so
+        what counts is where this one was opened.
         """
         if self._native is None or not request.tools or not isinstance(error, InvalidRequest):
             return False
-        if request.model in self._native_models:
+        if _opened_natively.get():
             self._native_models.discard(request.model)
             return False
+        if request.model in self._native_models:
+            return True
         if not any(model.id == request.model and model.scripts_tools for model in await self.models()):
             return False
         log.warning("native_tool_mode", model=request.model, refusal=error.message)

@@ -103,7 +103,7 @@ class Pool:
             while True:
                 self._check.clear()
                 if any(map(self._may_know_less, self._serving)):
-                    await asyncio.gather(*(old.process.stop() for old in self._all()))
+                    self._look_for_login()
                 self._replace_outgrown()
                 if len(self._serving) < self._count or self._reserve is None:
                     await self._add()
@@ -117,7 +117,7 @@ class Pool:
         """Return the least loaded app-server, waiting a little if none is ready; raises what the client should hear."""
         worker = await self._ready()
         if self._may_know_less(worker):
-            await asyncio.gather(*(old.process.stop() for old in self._all()))
+            self._look_for_login()
             worker = await self._ready()
         if worker.login_missing:
             raise LoginRequired(self._login_help)
@@ -131,14 +131,14 @@ class Pool:
         """Return whether turns can be run now."""
         if not self._serving:
             return Readiness(ready=False, reason=self._problem)
-        if self._serving[0].login_missing:
+        if all(worker.login_missing for worker in self._serving):
             self._check.set()
             return Readiness(ready=False, reason=self._login_help)
         return Readiness(ready=True, reason="")
 
     def note_thread(self, worker: Worker) -> None:
-        """Take note that a thread was started, so that its app-server can be replaced in time."""
-        worker.threads += 1
+        """Take note that a thread is opened, so that its app-server can be replaced in time."""
+        worker.opened += 1
         if worker.threads >= self._bounds.threads:
             self._check.set()
 
@@ -154,15 +154,25 @@ class Pool:
             return False
         return self._login_state() != worker.login or _now() - worker.started_at > LOGIN_RECHECK_S
 
+    def _look_for_login(self) -> None:
+        """Replace the app-servers that know of no login; until the next one is there, clients hear how to log in."""
+        self._problem = self._login_help
+        for worker in self._all():
+            if worker.login_missing:
+                self._replace(worker)
+        self._check.set()
+
     async def _ready(self) -> Worker:
         if not self._serving:
             self._wanted.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_PATIENCE_S):
                     await self._available.wait()
+        if not self._serving and self._problem == self._login_help:
+            raise LoginRequired(self._login_help)
         if not self._serving:
             raise BackendUnavailable(self._problem, retry_after=FIRST_BACKOFF_S)
-        return min(self._serving, key=lambda worker: worker.load)
+        return min(self._serving, key=lambda worker: (worker.login_missing, worker.load))
 
     async def _add(self) -> None:
         """Start one app-server, and put it where it is needed most."""
@@ -186,23 +196,36 @@ class Pool:
             self._reserve = worker
 
     def _ended(self, worker: Worker) -> None:
-        """Take note of the end of an app-server; a reserve steps in at once."""
+        """Take note of the end of an app-server: a crash, unless it was replaced."""
         self._check.set()
+        if worker not in self._all():
+            return
+        self._crashes.append(_now())
+        if worker in self._serving:
+            self.restarts += 1
+            self._problem = f"Codex ended (exit status {worker.process.exit_status}) and is being started again."
+            log.warning("codex_ended", last_words=worker.process.last_words())
+        self._take_out(worker)
+
+    def _take_out(self, worker: Worker) -> None:
+        """Give an app-server no more turns; a reserve steps in at once."""
         if worker is self._reserve:
             self._reserve = None
-            self._crashes.append(_now())
-        if worker not in self._serving:
             return
         self._serving.remove(worker)
-        self.restarts += 1
-        self._crashes.append(_now())
-        self._problem = f"Codex ended (exit status {worker.process.exit_status}) and is being started again."
-        log.warning("codex_ended", last_words=worker.process.last_words())
         if self._reserve is not None:
             self._serving.append(self._reserve)
             self._reserve = None
         if not self._serving:
             self._available.clear()
+
+    def _replace(self, worker: Worker) -> None:
+        """Give an app-server no more turns, and end it when those that it has are over."""
+        log.info("codex_replaced", pid=worker.process.pid, threads=worker.threads)
+        self._take_out(worker)
+        retirement = asyncio.ensure_future(self._retire(worker))
+        self._retiring[retirement] = worker
+        retirement.add_done_callback(self._retiring.pop)
 
     def _backoff(self) -> float:
         """Return how long to wait before the next start: longer with every crash of late."""
@@ -216,14 +239,8 @@ class Pool:
     def _replace_outgrown(self) -> None:
         """Let the reserve take the place of an app-server that has reached a bound."""
         for worker in list(self._serving):
-            if self._reserve is None or not self._is_outgrown(worker):
-                continue
-            log.info("codex_replaced", pid=worker.process.pid, threads=worker.threads)
-            self._serving[self._serving.index(worker)] = self._reserve
-            self._reserve = None
-            retirement = asyncio.ensure_future(self._retire(worker))
-            self._retiring[retirement] = worker
-            retirement.add_done_callback(self._retiring.pop)
+            if self._reserve is not None and self._is_outgrown(worker):
+                self._replace(worker)
 
     async def _retire(self, worker: Worker) -> None:
         """End an app-server when its turns are over; those that only wait for a client get a while."""

@@ -2,7 +2,7 @@
 
 To start a thread takes Codex some 8 ms, a quarter of the time to a model's first word. Clients ask with the same model,
 tools and instructions again and again, and until its first item a thread depends on nothing else. So for what has been
-asked for twice, one thread is kept ready.
+asked for twice, one thread is kept ready, as long as there is room.
 """
 
 import asyncio
@@ -42,7 +42,9 @@ class SpareThreads:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._kinds: OrderedDict[bytes, int] = OrderedDict()
-        self._spares: OrderedDict[bytes, tuple[float, asyncio.Future[msgspec.Raw]]] = OrderedDict()
+        self._spares: dict[bytes, tuple[float, asyncio.Future[msgspec.Raw]]] = {}
+        self.unused = 0
+        """Threads that were started ahead and given to nobody, also those that are kept no more."""
 
     def __len__(self) -> int:
         return len(self._spares)
@@ -55,6 +57,7 @@ class SpareThreads:
             self._kinds.popitem(last=False)
         started_at, spare = self._spares.pop(kind.name, (0.0, None))
         if spare is not None and self._loop.time() - started_at < OLDEST_S:
+            self.unused -= 1
             # If it could not be started, the next attempt tells why.
             with contextlib.suppress(GatewayError):
                 return await self._started(spare)
@@ -66,13 +69,30 @@ class SpareThreads:
         self._loop.call_soon(self.refill, kind, context=contextvars.Context())
 
     def refill(self, kind: ThreadKind) -> None:
-        """Start a thread of this kind if it is asked for again and again and none is ready."""
-        if self._kinds.get(kind.name, 0) < 2 or kind.name in self._spares:
+        """Start a thread of this kind if it is asked for again and again, none is ready, and there is room for it."""
+        if self._kinds.get(kind.name, 0) < 2 or kind.name in self._spares or not self._make_room(kind):
             return
         with contextlib.suppress(GatewayError):
             self._spares[kind.name] = (self._loop.time(), self._start(kind))
-        if len(self._spares) > MOST_SPARES:
-            self._spares.popitem(last=False)
+            self.unused += 1
+
+    def _make_room(self, kind: ThreadKind) -> bool:
+        """Tell whether there is room for one more; of a full stock, the least worth gives way to what is worth twice.
+
+        If less were enough, kinds that come equally often would drive out each other's spares all the time.
+        """
+        if len(self._spares) < MOST_SPARES:
+            return True
+        least = min(self._spares, key=self._worth)
+        if self._kinds[kind.name] < 2 * self._worth(least):
+            return False
+        del self._spares[least]
+        return True
+
+    def _worth(self, name: bytes) -> int:
+        """Return how often this kind was asked for; nothing if its spare has grown too old to be used."""
+        started_at, _ = self._spares[name]
+        return self._kinds.get(name, 0) if self._loop.time() - started_at < OLDEST_S else 0
 
     def _start(self, kind: ThreadKind) -> asyncio.Future[msgspec.Raw]:
         return self._connection.send(START, kind.params)

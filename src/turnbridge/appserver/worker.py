@@ -48,6 +48,12 @@ class CatalogEntry(msgspec.Struct, frozen=True):
     max_context_window: int | None = None
 
 
+class Catalog(msgspec.Struct, frozen=True):
+    """The part of a catalogue that is read here."""
+
+    models: list[CatalogEntry]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodexSpec:
     """How to run Codex: which binary, in which home, with which settings on its command line."""
@@ -107,8 +113,8 @@ class Worker:
     """What this Codex is known to add to a request of its own accord, in a word each."""
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     """How long Codex may go on failing to reach the provider."""
-    threads: int = 0
-    """Threads that were started here: Codex keeps them all in memory."""
+    opened: int = 0
+    """Threads that were opened here for requests."""
     load: int = 0
     """Conversations that are being opened, or whose turn runs."""
     parked: int = 0
@@ -117,6 +123,11 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.spares = SpareThreads(self.connection)
+
+    @property
+    def threads(self) -> int:
+        """Return how many threads were started here: Codex keeps them all in memory."""
+        return self.opened + self.spares.unused
 
 
 def fidelity_of(workers: Sequence[Worker]) -> str:
@@ -128,9 +139,9 @@ def fidelity_of(workers: Sequence[Worker]) -> str:
 
 
 async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = None) -> Worker:
-    """Start an app-server and shake hands; raises `BackendUnavailable` that says what failed.
+    """Start an app-server and shake hands; raises a `GatewayError` or `OSError` that says what failed.
 
-    `tap` makes a listener for the pipe of the app-server with a process id.
+    No process is left then. `tap` makes a listener for the pipe of the app-server with a process id.
     """
     spec.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Read before the process starts, so that a login in between counts as a change.
@@ -143,7 +154,20 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
 
     process = await spawn(command, home=spec.home, cwd=spec.workdir)
     process.exit_grace_s = spec.exit_grace_s
-    overheard = None if tap is None else tap(process.pid)
+    try:
+        connection = _connect(spec, binary, process, None if tap is None else tap(process.pid))
+        async with asyncio.timeout(spec.startup_timeout_s or HANDSHAKE_TIMEOUT_S):
+            return await _shake_hands(spec, binary, dialect, process, connection, catalog, login)
+    except BaseException as error:
+        await process.stop()
+        log.warning("codex_handshake_failed", last_words=process.last_words())
+        if isinstance(error, TimeoutError):
+            raise BackendUnavailable("Codex did not finish its handshake in time.") from error
+        raise
+
+
+def _connect(spec: CodexSpec, binary: Binary, process: AppServerProcess, overheard: Tap | None) -> Connection:
+    """Return a connection to a process that ends when the process does."""
     write = process.write if overheard is None else tapped_write(overheard, process.write)
     older = _older_notifications(binary)
     check = binary.rpc_check if spec.validate_rpc else None
@@ -153,15 +177,7 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     process.exited.add_done_callback(
         lambda _: connection.end(BackendLost(f"Codex ended (exit status {process.exit_status})."))
     )
-    try:
-        async with asyncio.timeout(spec.startup_timeout_s or HANDSHAKE_TIMEOUT_S):
-            return await _shake_hands(spec, binary, dialect, process, connection, catalog, login)
-    except BaseException as error:
-        await process.stop()
-        log.warning("codex_handshake_failed", last_words=process.last_words())
-        if isinstance(error, TimeoutError):
-            raise BackendUnavailable("Codex did not finish its handshake in time.") from error
-        raise
+    return connection
 
 
 async def _shake_hands(
@@ -269,6 +285,10 @@ async def _read_catalog(spec: CodexSpec, command: list[str]) -> JsonObject:
         catalog: JsonObject = msgspec.json.decode(told.printed, type=dict)
     except msgspec.MsgspecError as error:
         raise BackendUnavailable(f"`codex debug models` printed no catalogue ({told.last_words}).") from error
+    try:
+        msgspec.convert(catalog, Catalog)
+    except msgspec.ValidationError as error:
+        raise BackendUnavailable(f"`codex debug models` printed no list of models: {error}.") from error
     return catalog
 
 
