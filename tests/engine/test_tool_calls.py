@@ -1,6 +1,7 @@
 """Turns that wait for a client: which request goes on with them, how long they are kept, and what is remembered."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -20,7 +21,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.turn.values import replace
+from turnbridge.turn.values import AsSeen, replace
 
 pytestmark = pytest.mark.anyio
 
@@ -198,6 +199,30 @@ async def test_a_call_id_that_comes_again_gives_the_earlier_turn_up() -> None:
     assert (first.alive, second.alive, len(calls)) == (False, True, 1)
 
 
+async def test_the_same_call_id_at_another_client_is_another_turn() -> None:
+    calls, first = parked()
+    second = conversation()
+    calls.park(replace(ASKED, client="other"), second, LEG)
+    assert (first.alive, second.alive, len(calls)) == (True, True, 2)
+    claims = [calls.claim(replace(continued(*TOLD, *OUTPUTS), client=client)) for client in ("other", "", "third")]
+    assert [claim and claim.conversation for claim in claims] == [second, first, None]
+
+
+@pytest.mark.parametrize("intervened", [False, True])
+async def test_a_turn_that_goes_on_knows_whether_the_gateway_spoke_in_it(intervened: bool) -> None:
+    calls, _ = parked(dataclasses.replace(LEG, intervened=intervened))
+    claim = calls.claim(continued(*TOLD, *OUTPUTS))
+    assert claim is not None
+    assert claim.intervened is intervened
+
+
+async def test_deep_arguments_are_compared_as_they_are() -> None:
+    deep = "[" * 2000 + "]" * 2000
+    calls, _ = parked(Leg(items=(call("a", deep),), shown=("a",)))
+    assert calls.claim(continued(call("a", f"{deep} "), output("a"))) is None
+    assert calls.claim(continued(call("a", deep), output("a"))) is not None
+
+
 async def test_the_models_own_words_are_put_back_into_a_history() -> None:
     calls, _ = parked()
     calls.close()
@@ -239,3 +264,52 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     calls.park(ASKED, conversation(), Leg(items=(THOUGHT, call("c")), shown=("c",)))
     assert restored(calls, (*TOLD, *OUTPUTS)) == (*TOLD, *OUTPUTS)
     assert restored(calls, (call("c"), output("c"))) == (THOUGHT, call("c"), output("c"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "known"),
+    [
+        ([400, 400], [True, True]),
+        ([400, 400, 400], [False, True, True]),
+        ([100, 100, 900], [False, False, True]),
+        ([100, 2000], [False, False]),
+    ],
+    ids=["room for all", "the oldest goes", "a large one", "too large for itself"],
+)
+async def test_what_is_remembered_is_bounded_in_size(
+    monkeypatch: pytest.MonkeyPatch, sizes: list[int], known: list[bool]
+) -> None:
+    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED_CHARACTERS", 1000)
+    calls = OpenCalls(ttl_s=60)
+    for number, size in enumerate(sizes):
+        calls.remember("me", Leg(items=(call(f"c{number}", "x" * size),), shown=(f"c{number}",)))
+    assert [calls.knows("me", f"c{number}") for number in range(len(sizes))] == known
+
+
+async def test_what_is_remembered_again_takes_its_room_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED_CHARACTERS", 1000)
+    calls = OpenCalls(ttl_s=60)
+    for call_id in ("a", "b", "b", "b"):
+        calls.remember("me", Leg(items=(call(call_id, "x" * 400),), shown=(call_id,)))
+    assert calls.knows("me", "a")
+
+
+async def test_a_long_history_is_put_right_without_comparing_all_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds, compared = 200, 0
+    calls = OpenCalls(ttl_s=60)
+    history: list[Item] = [said("hi")]
+    for number in range(rounds):
+        thought, made = replace(THOUGHT, encrypted=f"SECRET {number}"), call(f"c{number}")
+        calls.remember("", Leg(items=(thought, made), shown=(made.call_id,)))
+        history += [thought, made, output(made.call_id)]
+    equal = AsSeen.__eq__
+
+    def counted(self: AsSeen, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return equal(self, other)
+
+    monkeypatch.setattr(AsSeen, "__eq__", counted)
+    result = restored(calls, tuple(history))
+    assert compared <= 5 * rounds
+    assert result == tuple(history)

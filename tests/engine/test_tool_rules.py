@@ -77,7 +77,7 @@ async def test_a_client_that_runs_one_call_at_a_time_is_given_the_first() -> Non
     )
     assert events == [called("a"), CallsAwaited(USAGE)]
     not_run = FunctionCallOutput(call_id="b", output=NOT_RUN_ALONE)
-    assert rules.leg == Leg(items=(call("a"), call("b")), shown=("a",), presets=(not_run,))
+    assert rules.leg == Leg(items=(call("a"), call("b")), shown=("a",), presets=(not_run,), intervened=True)
 
 
 async def test_what_was_said_to_correct_the_model_is_recorded_and_counted() -> None:
@@ -85,7 +85,8 @@ async def test_what_was_said_to_correct_the_model_is_recorded_and_counted() -> N
     events, rules, backend = await applied(ASKED, [wrong], [[called("b"), CallsAwaited(USAGE)]])
     assert events == [called("b"), CallsAwaited(USAGE + USAGE)]
     ((), (correction,)) = backend.added
-    assert rules.leg == Leg(items=(call("a", '{"n": "one"}'), correction, call("b")), shown=("b",))
+    wrong_call = call("a", '{"n": "one"}')
+    assert rules.leg == Leg(items=(wrong_call, correction, call("b")), shown=("b",), intervened=True)
 
 
 async def test_a_model_that_does_not_learn_fails_with_the_usage_of_its_corrections() -> None:
@@ -106,7 +107,7 @@ async def test_a_reminder_is_recorded_and_counted() -> None:
     reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
     assert backend.added == [(), [reminder]]
     answer = Message(role="assistant", parts=(TextPart(text="No."),))
-    assert rules.leg == Leg(items=(answer, reminder, call("a")), shown=("a",))
+    assert rules.leg == Leg(items=(answer, reminder, call("a")), shown=("a",), intervened=True)
 
 
 async def test_a_search_meets_the_demand_for_a_call_and_is_remembered() -> None:

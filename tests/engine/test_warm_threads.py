@@ -1,4 +1,4 @@
-"""How many threads are kept, for how long, and how much of their text: the oldest makes room."""
+"""Which threads are kept, how many, for how long, and how much of what they hold: the oldest makes room."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,9 +6,20 @@ from collections.abc import Sequence
 import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedConversation
-from turnbridge.engine.warm_threads import Told, WarmRules, WarmThreads
-from turnbridge.turn.items import Message, TextPart
-from turnbridge.turn.request import TurnRequest
+from turnbridge.engine.warm_threads import Told, WarmRules, WarmThread, WarmThreads
+from turnbridge.turn.items import (
+    NARRATION,
+    FunctionCall,
+    FunctionCallOutput,
+    ImagePart,
+    Item,
+    Message,
+    RawItem,
+    Reasoning,
+    TextPart,
+)
+from turnbridge.turn.request import AnyJsonObject, Tool, TurnRequest
+from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 
@@ -24,42 +35,133 @@ class Thread(ScriptedConversation):
         self.given_up.set()
 
 
-def said(text: str) -> TurnRequest:
-    return TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text=text),)),))
+ROOMY = WarmRules(most=9, ttl_s=60, most_characters=10_000)
+LARGE = "x" * 9_900
+THOUGHT = Reasoning(id="rs", summary=(), content=None, encrypted="SECRET")
+SEARCH = RawItem(item={"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}})
+ANSWER = Message(role="assistant", parts=(TextPart(text="Yes."),))
+NARRATED = replace(ANSWER, phase=NARRATION)
+CALL = FunctionCall(call_id="c", name="f", arguments="{}")
 
 
-def kept_after(rules: WarmRules, texts: Sequence[str]) -> tuple[list[bool], int]:
+def user(text: str) -> Message:
+    return Message(role="user", parts=(TextPart(text=text),))
+
+
+def asked(*items: Item) -> TurnRequest:
+    return TurnRequest(model="m", items=items)
+
+
+def kept_after(rules: WarmRules, requests: Sequence[TurnRequest]) -> tuple[list[bool], int]:
     """Return which of these histories still have their thread, and how many threads are held."""
-    warm, threads = WarmThreads(rules), [Thread() for _ in texts]
-    for text, thread in zip(texts, threads, strict=True):
-        warm.keep(Told(said(text)), (), thread)
+    warm, threads = WarmThreads(rules), [Thread() for _ in requests]
+    for request, thread in zip(requests, threads, strict=True):
+        warm.keep(Told(request), (ANSWER,), thread)
     found = [not thread.given_up.is_set() for thread in threads], len(warm)
     warm.close()
     assert all(thread.given_up.is_set() for thread in threads)
     return found
 
 
+def taken(request: TurnRequest, said: Sequence[Item], following: TurnRequest) -> WarmThread | None:
+    """Return the thread of a request, if another one goes on with it."""
+    warm = WarmThreads(ROOMY)
+    warm.keep(Told(request), said, Thread())
+    found = warm.take(Told(following))
+    warm.close()
+    return found
+
+
 @pytest.mark.parametrize(
-    ("most", "characters", "texts", "kept"),
+    ("most", "texts", "kept"),
     [
-        (3, 1000, ["a", "b", "c"], [True, True, True]),
-        (2, 1000, ["a", "b", "c", "d"], [False, False, True, True]),
-        (0, 1000, ["a"], [False]),
-        (9, 100, ["a" * 40, "b" * 40, "c" * 40], [False, True, True]),
-        (9, 100, ["a", "b", "c" * 90], [False, True, True]),
-        (9, 100, ["a", "b" * 101], [False, False]),
-        (9, 1000, ["a", "a"], [False, True]),
+        (3, ["a", "b", "c"], [True, True, True]),
+        (2, ["a", "b", "c", "d"], [False, False, True, True]),
+        (0, ["a"], [False]),
+        (9, ["a" * 4000, "b" * 4000, "c" * 4000], [False, True, True]),
+        (9, ["a" * 1000, "b", "c" * 8500], [False, True, True]),
+        (9, ["a", "b" * 10_001], [False, False]),
+        (9, ["a", "a"], [False, True]),
     ],
     ids=["room for all", "number", "none at all", "text", "a large one", "too large for itself", "the same history"],
 )
-async def test_the_oldest_makes_room(most: int, characters: int, texts: list[str], kept: list[bool]) -> None:
-    rules = WarmRules(most=most, ttl_s=60, most_characters=characters)
-    assert kept_after(rules, texts) == (kept, sum(kept))
+async def test_the_oldest_makes_room(most: int, texts: list[str], kept: list[bool]) -> None:
+    rules = WarmRules(most=most, ttl_s=60, most_characters=10_000)
+    assert kept_after(rules, [asked(user(text)) for text in texts]) == (kept, sum(kept))
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        asked(Message(role="user", parts=(ImagePart(url=LARGE, param="p"),))),
+        asked(user("a"), replace(CALL, arguments=LARGE), FunctionCallOutput(call_id="c", output="")),
+        asked(user("a"), CALL, FunctionCallOutput(call_id="c", output=LARGE)),
+        asked(user("a"), CALL, FunctionCallOutput(call_id="c", output=(TextPart(text=LARGE), TextPart(text="")))),
+        asked(user("a"), RawItem(item={"type": "custom", "deep": [{"inside": LARGE}]})),
+        replace(asked(user("a")), instructions=LARGE),
+        replace(asked(user("a")), tools=(Tool(name="f", description="", parameters={"description": LARGE}),)),
+    ],
+    ids=["image", "arguments", "output", "output of parts", "other item", "instructions", "tool"],
+)
+async def test_everything_large_counts(large: TurnRequest) -> None:
+    assert kept_after(ROOMY, [large]) == ([False], 0)
 
 
 async def test_a_thread_is_given_up_when_its_time_is_over() -> None:
-    warm, thread = WarmThreads(WarmRules(most=9, ttl_s=0.01, most_characters=1000)), Thread()
-    warm.keep(Told(said("a")), (), thread)
+    warm, thread = WarmThreads(WarmRules(most=9, ttl_s=0.01, most_characters=10_000)), Thread()
+    warm.keep(Told(asked(user("a"))), (ANSWER,), thread)
     async with asyncio.timeout(5):
         await thread.given_up.wait()
     assert len(warm) == 0
+
+
+@pytest.mark.parametrize("before", [(), (THOUGHT,), (ANSWER,)], ids=["question", "thought", "answer"])
+@pytest.mark.parametrize(
+    "said",
+    [(), (THOUGHT,), (THOUGHT, NARRATED), (SEARCH,)],
+    ids=["nothing", "only a thought", "only narration", "only a search"],
+)
+async def test_a_thread_without_an_answer_is_not_kept(before: tuple[Item, ...], said: tuple[Item, ...]) -> None:
+    warm, thread = WarmThreads(ROOMY), Thread()
+    warm.keep(Told(asked(user("a"), *before)), said, thread)
+    assert (len(warm), thread.given_up.is_set()) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "told", [(ANSWER,), (THOUGHT, ANSWER), (THOUGHT, NARRATED, ANSWER)], ids=["answer", "thought", "all"]
+)
+async def test_what_a_thread_holds_is_not_shown_to_it_again(told: tuple[Item, ...]) -> None:
+    found = taken(asked(user("a")), (THOUGHT, NARRATED, ANSWER), asked(user("a"), *told, user("b")))
+    assert found is not None
+    assert found.rest == (user("b"),)
+
+
+@pytest.mark.parametrize("arguments", ["[" * 2000 + "]" * 2000, "[" * 4000], ids=["deep", "endless"])
+async def test_arguments_that_are_nested_too_deep_to_be_read_are_compared_as_they_are(arguments: str) -> None:
+    call, output = replace(CALL, arguments=arguments), FunctionCallOutput(call_id="c", output="")
+    before = asked(user("a"), call, output)
+    assert taken(before, (ANSWER,), asked(*before.items, ANSWER, user("b"))) is not None
+    edited = asked(user("a"), replace(call, arguments=f"{arguments} "), output, ANSWER, user("b"))
+    assert taken(before, (ANSWER,), edited) is None
+
+
+def tool(constant: bool | float) -> tuple[Tool, ...]:
+    return (Tool(name="f", description="", parameters={"properties": {"a": {"const": constant}}}),)
+
+
+@pytest.mark.parametrize(
+    ("kept", "following"),
+    [
+        (replace(asked(), tools=tool(1)), replace(asked(), tools=tool(True))),
+        (replace(asked(), tools=tool(1)), replace(asked(), tools=tool(1.0))),
+        (replace(asked(), tools=tool(False)), replace(asked(), tools=tool(0))),
+        (asked(), replace(asked(), output=AnyJsonObject())),
+    ],
+    ids=["1 is not true", "1 is not 1.0", "false is not 0", "any text is not any JSON"],
+)
+async def test_settings_that_python_or_json_might_take_for_equal_differ(
+    kept: TurnRequest, following: TurnRequest
+) -> None:
+    before, after = (user("a"),), (user("a"), ANSWER, user("b"))
+    assert taken(replace(kept, items=before), (ANSWER,), replace(kept, items=after)) is not None
+    assert taken(replace(kept, items=before), (ANSWER,), replace(following, items=after)) is None

@@ -1,6 +1,7 @@
 """What a client gets in one piece, through the real Codex: the same as the stream, folded."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from dirty_equals import IsInt, IsStr
@@ -282,3 +283,12 @@ async def test_citations_arrive_in_a_chat_stream(bridge: Bridge) -> None:
     chunks = await bridge.client.chat.completions.create(model=MODEL, messages=HI, stream=True)
     deltas = [choice.delta.to_dict() async for chunk in chunks for choice in chunk.choices]
     assert [delta["annotations"] for delta in deltas if "annotations" in delta] == [[CHAT_CITATION]]
+
+
+async def test_a_phase_that_the_provider_tells_only_at_the_end_is_told(bridge: Bridge) -> None:
+    whole_message = message("hello", phase="final_answer")
+    bridge.script(answer(replace(whole_message, opening={**whole_message.opening, "phase": None})))
+    answered = await whole(bridge, *ASK_RESPONSES)
+    part: JsonObject = {"type": "output_text", "text": "hello", "annotations": [], "logprobs": []}
+    said: JsonObject = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    assert answered["output"] == [{**said, "id": IsStr(), "phase": "final_answer"}]

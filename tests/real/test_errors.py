@@ -420,3 +420,14 @@ def begun_and_then(gate: asyncio.Event, ending: list[Beat]) -> StreamReply:
     opened = message("begun").at(0, "cut")
     beats = [beat for beat in opened if isinstance(beat, dict) and not str(beat["type"]).endswith("done")]
     return StreamReply(steps=(created(), *beats, Wait(gate=gate), *ending))
+
+
+@pytest.mark.parametrize("depth", [140, 500])
+async def test_an_item_that_codex_cannot_read_is_refused_at_once(bridge: Bridge, depth: int) -> None:
+    bridge.script()
+    deep: JsonObject = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    deep["action"] = json.loads("[" * depth + "]" * depth)
+    response = await bridge.http.post("/v1/responses", json={"model": MODEL, "input": [deep]})
+    error = {"message": IsStr(regex=".*levels deep.*"), "type": "invalid_request_error", "param": "input[0]"}
+    assert (response.status_code, response.json()) == (400, {"error": {**error, "code": "invalid_value"}})
+    assert bridge.model.requests == []

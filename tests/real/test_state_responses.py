@@ -1,6 +1,8 @@
 """A conversation goes on from any response that is kept, through the real Codex."""
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from tests.real.test_fidelity import whole_request
 from tests.support.gateway import Bridge
 from tests.support.state_clients import MODEL, assistant, keeping_bridge, respond, shown, thought, user
 from tests.support.tool_clients import declared, weather_call
-from turnbridge.demo.replies import answer, message, reasoning
+from turnbridge.demo.replies import Hangup, Pause, StreamReply, answer, created, message, reasoning
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -220,3 +222,18 @@ async def test_a_continued_response_need_not_be_kept_itself(kept: Bridge) -> Non
         await kept.client.responses.retrieve(second.id)
     await continued(kept, first.id, "third", "three")
     assert shown(kept) == [user("first"), assistant("one"), user("third")]
+
+
+async def test_half_a_thought_of_a_response_that_failed_is_not_said_again(kept: Bridge) -> None:
+    thinking = reasoning(["Half a thought"])
+    broken = replace(thinking, beats=(*thinking.beats[:2], Pause(seconds=0.1), Hangup()))
+    kept.script(StreamReply(steps=(created(), broken)))
+    wishes: JsonObject = {"model": MODEL, "input": "first", "stream": True, "reasoning": {"summary": "auto"}}
+    told = (await kept.http.post("/v1/responses", json=wishes)).text
+    ending = json.loads(told.rstrip().rpartition("data: ")[2])
+    assert (ending["type"], [item["type"] for item in ending["response"]["output"]]) == (
+        "response.failed",
+        ["reasoning"],
+    )
+    await continued(kept, ending["response"]["id"], "second", "two")
+    assert shown(kept) == [user("first"), user("second")]

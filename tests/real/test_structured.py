@@ -225,11 +225,22 @@ async def test_a_schema_that_no_provider_enforces_is_put_into_words(bridge: Brid
     assert json.dumps(loose) in str(words["developer"])
 
 
+def nested(levels: int) -> JsonObject:
+    """Return a schema inside as many others."""
+    schema: JsonObject = {"type": "string"}
+    for _ in range(levels):
+        schema = {"anyOf": [schema]}
+    return schema
+
+
 REFUSED: dict[str, JsonObject] = {
     "no additionalProperties": {key: value for key, value in SCHEMA.items() if key != "additionalProperties"},
     "an optional property": SCHEMA | {"required": ["name"]},
     "no object at the root": {"type": "array", "items": {"type": "string"}},
     "no such type": SCHEMA | {"properties": {"name": {"type": "colour"}, "rgb": {"type": "string"}}},
+    "more levels than Codex reads": SCHEMA | {"properties": {"name": nested(70), "rgb": {"type": "string"}}},
+    "a number that Codex cannot read": SCHEMA
+    | {"properties": {"name": {"type": "integer", "maximum": 2**70}, "rgb": {"type": "string"}}},
     "a reference to nowhere": SCHEMA | {"properties": {"name": {"$ref": "#/$defs/name"}, "rgb": {"type": "string"}}},
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dirty_equals import IsStr
 
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.tool_clients import (
@@ -251,18 +252,18 @@ async def test_thoughts_that_the_client_leaves_out_are_still_there(bridge: Bridg
 @pytest.mark.parametrize(
     ("outputs", "words"),
     [
-        ({"call_1": "sunny"}, "No tool output found for function call call_2."),
-        ({}, "No tool output found for function call call_1."),
+        ({"call_1": "sunny"}, {"responses": "function call call_2.", "chat": "response messages: call_2"}),
+        ({}, {"responses": "function call call_1.", "chat": "response messages: call_1, call_2"}),
         (
             {"call_1": "sunny", "call_2": "rain", "call_9": "snow"},
-            "No tool call found for function call output with call_id call_9.",
+            {"responses": "with call_id call_9.", "chat": "with the tool_call_id call_9."},
         ),
     ],
     ids=["one missing", "all missing", "one unknown"],
 )
 @BOTH_APIS
 async def test_outputs_that_do_not_fit_the_calls_are_refused_and_the_turn_still_waits(
-    bridge: Bridge, api: Api, outputs: dict[str, str], words: str
+    bridge: Bridge, api: Api, outputs: dict[str, str], words: dict[str, str]
 ) -> None:
     bridge.script(answer(ROME, OSLO), SUNNY)
     history: list[Any] = [HI]
@@ -272,8 +273,9 @@ async def test_outputs_that_do_not_fit_the_calls_are_refused_and_the_turn_still_
     refused = await bridge.http.post(ROUTES[api], json={"model": MODEL, "tools": declared(api), field: wrong})
     assert (refused.status_code, refused.json()["error"]) == (
         400,
-        {"message": words, "type": "invalid_request_error", "param": field, "code": None},
+        {"message": IsStr(), "type": "invalid_request_error", "param": field, "code": None},
     )
+    assert refused.json()["error"]["message"].endswith(words[api])
     history += [output_item(api, call_id, "fine") for call_id in ("call_1", "call_2")]
     shown, _ = await ask(bridge, api, history)
     assert shown == {"text": "Sunny.", "calls": []}

@@ -182,3 +182,49 @@ async def test_a_conversation_with_calls_goes_on_warm_after_them(warm: Bridge) -
         history += [raw.parse().choices[0].message.model_dump(exclude_none=True), then]
     assert ways == ["fresh", "parked", "warm"]
     assert len(set(cache_keys(warm))) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_chat_with_arguments_nested_too_deep_to_be_read_goes_on(warm: Bridge, stream: bool) -> None:
+    warm.script(answer(message("Deep.")), answer(message("Still.")))
+    call = {
+        "id": "call_deep",
+        "type": "function",
+        "function": {"name": "weather", "arguments": "[" * 2000 + "]" * 2000},
+    }
+    history: list[Any] = [
+        {"role": "user", "content": f"weather? {stream}"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_deep", "content": "sun"},
+    ]
+    ways = []
+    for text in ("Deep.", "Still."):
+        raw = await warm.http.post(
+            "/v1/chat/completions",
+            json={"model": "gpt-5.5", "messages": history, "tools": WEATHER, "stream": stream},
+        )
+        assert (raw.status_code, text in raw.text) == (200, True)
+        ways.append(raw.headers["x-turnbridge-thread"])
+        history += [{"role": "assistant", "content": text}, {"role": "user", "content": "and now?"}]
+    assert ways == ["replayed", "warm"]
+
+
+@pytest.mark.parametrize(
+    ("depth", "answers"), [(127, ["call", "Done."]), (128, ["Done."]), (2000, ["Done."])], ids=["127", "128", "2000"]
+)
+async def test_a_call_that_codex_cannot_read_is_answered_by_codex_itself_and_any_other_by_the_client(
+    warm: Bridge, depth: int, answers: list[str]
+) -> None:
+    call = function_call("weather", "[" * depth + "1" + "]" * depth, call_id=f"call_{depth}")
+    warm.script(answer(call), answer(message("Done.")))
+    history: list[Any] = [{"role": "user", "content": f"{depth} deep?"}]
+    heard = []
+    for _ in answers:
+        reply = await warm.client.chat.completions.create(model="gpt-5.5", messages=history, tools=WEATHER)
+        told = reply.choices[0].message
+        heard.append(told.content or "call")
+        output = {"role": "tool", "tool_call_id": f"call_{depth}", "content": "sun"}
+        history += [told.model_dump(exclude_none=True), output]
+    shown: Any = warm.model.requests[-1].body["input"]
+    given = [item["output"] for item in shown if item["type"] == "function_call_output"]
+    assert (heard, given == ["sun"], len(warm.model.requests)) == (answers, len(answers) == 2, 2)

@@ -16,6 +16,17 @@ STRICT: JsonObject = {
 LOOSE: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
+def nested(levels: int) -> JsonObject:
+    schema: JsonObject = {"type": "string"}
+    for _ in range(levels):
+        schema = {"anyOf": [schema]}
+    return schema
+
+
+DEEP: JsonObject = {**STRICT, "properties": {"a": nested(70)}}
+LARGE: JsonObject = {**STRICT, "properties": {"a": {"type": "integer", "maximum": 2**70}}}
+
+
 def decoded(wanted: JsonObject) -> OutputFormat:
     return decode_format(wanted, param="text.format", schema_param="text.format.schema")
 
@@ -41,6 +52,14 @@ def decoded(wanted: JsonObject) -> OutputFormat:
             {"type": "json_schema", "name": "x", "schema": LOOSE, "strict": None, "description": None},
             JsonOfSchema(name="x", schema=LOOSE, strict=False, enforced=False),
         ),
+        # Codex can read neither, so the provider cannot be given them.
+        *(
+            (
+                {"type": "json_schema", "name": "x", "schema": schema},
+                JsonOfSchema(name="x", schema=schema, strict=False, enforced=False),
+            )
+            for schema in (DEEP, LARGE)
+        ),
     ],
 )
 def test_each_format_is_understood(wanted: JsonObject, output: OutputFormat) -> None:
@@ -60,6 +79,14 @@ def test_each_format_is_understood(wanted: JsonObject, output: OutputFormat) -> 
             {"type": "json_schema", "name": "x", "schema": LOOSE, "strict": True},
             "invalid_json_schema",
             "text.format.schema",
+        ),
+        *(
+            (
+                {"type": "json_schema", "name": "x", "schema": schema, "strict": True},
+                "invalid_json_schema",
+                "text.format.schema",
+            )
+            for schema in (DEEP, LARGE)
         ),
     ],
 )

@@ -25,6 +25,9 @@ BLOCK = """<use_tool>
   <units>["c", "&lt;f&gt;"]</units>
 </use_tool>"""
 
+# Deeper than any reader follows.
+DEEP = f'{{"a":{"[" * 3000}{"]" * 3000}}}'
+
 
 @pytest.mark.parametrize(
     ("arguments", "lines"),
@@ -34,6 +37,7 @@ BLOCK = """<use_tool>
         ('{"two words": 1}', ['  <args>{"two words": 1}</args>']),
         ("[1]", ["  <args>[1]</args>"]),
         ("{broken", ["  <args>{broken</args>"]),
+        (DEEP, [f"  <args>{DEEP}</args>"]),
         ('{"a": null, "b": {"c": true}}', ["  <a>null</a>", '  <b>{"c":true}</b>']),
     ],
 )

@@ -4,10 +4,10 @@ words put back into its history as far as they are still held.
 """
 
 import asyncio
-import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from turnbridge.engine.ports import Conversation
 from turnbridge.turn.items import (
@@ -16,7 +16,6 @@ from turnbridge.turn.items import (
     FunctionCall,
     FunctionCallOutput,
     Item,
-    Json,
     Message,
     RawItem,
     Reasoning,
@@ -24,12 +23,14 @@ from turnbridge.turn.items import (
     is_models,
 )
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace
+from turnbridge.turn.values import replace, rewritten, size
 
 # A parked turn holds a thread in Codex's memory, about a megabyte.
 MOST_PARKED = 256
 # A leg's own words are a few kilobytes; clients come back to old calls for as long as the conversation lasts.
 MOST_REMEMBERED = 4096
+# Some write whole files in their calls. As much is held for warm threads, unless told otherwise.
+MOST_REMEMBERED_CHARACTERS = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class Leg:
     """The ids of the calls that the client was given."""
     presets: tuple[FunctionCallOutput, ...] = ()
     """The gateway's own outputs for calls that the client was not given."""
+    intervened: bool = False
+    """Whether the gateway itself said something in the turn that no client's history will tell."""
 
     def is_told_by(self, said: Sequence[Item]) -> bool:
         """Tell whether a client's account of this leg is true; thoughts and narration may be missing from it."""
@@ -94,6 +97,12 @@ class Claim:
 
     conversation: Conversation
     outputs: list[FunctionCallOutput]
+    intervened: bool
+    """As in `Leg`."""
+
+
+# A client, and the first call that it was given. Call ids are the provider's: two clients may be given the same.
+_Key: TypeAlias = tuple[str, str]
 
 
 class OpenCalls:
@@ -101,35 +110,42 @@ class OpenCalls:
 
     def __init__(self, *, ttl_s: float) -> None:
         self._ttl_s = ttl_s
-        self._parked: OrderedDict[str, _Parked] = OrderedDict()
-        self._legs: OrderedDict[tuple[str, str], Leg] = OrderedDict()
+        self._parked: OrderedDict[_Key, _Parked] = OrderedDict()
+        self._legs: OrderedDict[_Key, Leg] = OrderedDict()
+        self._characters = 0
 
     def __len__(self) -> int:
         return len(self._parked)
 
     def park(self, request: TurnRequest, conversation: Conversation, leg: Leg) -> None:
         """Keep a turn open until its outputs come, its time is up, or there are too many."""
-        if leg.shown[0] in self._parked:
-            self._drop(leg.shown[0])
-        expiry = asyncio.get_running_loop().call_later(self._ttl_s, self._drop, leg.shown[0])
-        self._parked[leg.shown[0]] = _Parked(request=request, conversation=conversation, leg=leg, expiry=expiry)
+        key = request.client, leg.shown[0]
+        if key in self._parked:
+            self._drop(key)
+        expiry = asyncio.get_running_loop().call_later(self._ttl_s, self._drop, key)
+        self._parked[key] = _Parked(request=request, conversation=conversation, leg=leg, expiry=expiry)
         while len(self._parked) > MOST_PARKED:
             self._drop(next(iter(self._parked)))
         self.remember(request.client, leg)
 
     def remember(self, client: str, leg: Leg) -> None:
-        """Keep what the model said, for a history of this client's that comes without it."""
-        self._legs[client, leg.shown[0]] = leg
-        while len(self._legs) > MOST_REMEMBERED:
-            self._legs.popitem(last=False)
+        """Keep what the model said, for a history of this client's that comes without it; the oldest make room."""
+        key = client, leg.shown[0]
+        if key in self._legs:
+            self._forget_leg(key)
+        self._legs[key] = leg
+        self._characters += size(leg.items)
+        while len(self._legs) > MOST_REMEMBERED or self._characters > MOST_REMEMBERED_CHARACTERS:
+            self._forget_leg(next(iter(self._legs)))
 
     def claim(self, request: TurnRequest) -> Claim | None:
         """Return the turn that this request continues, if one waits for just this."""
         before, given = _split(request.items)
-        first = next((output.call_id for output in given if output.call_id in self._parked), None)
-        if first is None:
+        keys = ((request.client, output.call_id) for output in given)
+        key = next((key for key in keys if key in self._parked), None)
+        if key is None:
             return None
-        parked = self._parked[first]
+        parked = self._parked[key]
         known = parked.request.items
         fits = (
             parked.conversation.alive
@@ -141,10 +157,11 @@ class OpenCalls:
         if not fits:
             return None
         if not all(map(_answerable, given)):
-            self._drop(first)
+            self._drop(key)
             return None
-        self._forget(first)
-        return Claim(conversation=parked.conversation, outputs=parked.leg.outputs(given))
+        self._forget(key)
+        leg = parked.leg
+        return Claim(conversation=parked.conversation, outputs=leg.outputs(given), intervened=leg.intervened)
 
     def knows(self, client: str, call_id: str) -> bool:
         """Tell whether what the model said with this call is remembered."""
@@ -156,41 +173,46 @@ class OpenCalls:
         if not any(isinstance(item, FunctionCall) and self.knows(request.client, item.call_id) for item in items):
             return items
         result: list[Item] = []
+        thoughts: set[Reasoning] = set()
         position = 0
         while position < len(items):
             end = next((i for i in range(position, len(items)) if not _is_comparable(items[i])), len(items))
             said = items[position:end]
             leg = self._leg_told_by(request.client, said)
-            if leg is None or _moved(leg, said, items[:position]):
+            if leg is None or _moved(leg, said, thoughts):
                 end = max(end, position + 1)
                 result += items[position:end]
             else:
                 given = leg.answers_in(items[end : end + len(leg.shown)])
                 result += [*leg.items, *leg.outputs(given)]
                 end += len(given)
+            thoughts.update(item for item in said if isinstance(item, Reasoning))
             position = end
         return tuple(result)
 
     def close(self) -> None:
         """Give up every turn that waits."""
-        for first in list(self._parked):
-            self._drop(first)
+        for key in list(self._parked):
+            self._drop(key)
 
     def _leg_told_by(self, client: str, said: Sequence[Item]) -> Leg | None:
         calls = ((client, item.call_id) for item in said if isinstance(item, FunctionCall))
         leg = next((self._legs[call] for call in calls if call in self._legs), None)
         return leg if leg is not None and leg.is_told_by(said) else None
 
-    def _drop(self, first: str) -> None:
-        self._forget(first).conversation.close()
+    def _drop(self, key: _Key) -> None:
+        self._forget(key).conversation.close()
 
-    def _forget(self, first: str) -> _Parked:
-        parked = self._parked.pop(first)
+    def _forget(self, key: _Key) -> _Parked:
+        parked = self._parked.pop(key)
         parked.expiry.cancel()
         return parked
 
+    def _forget_leg(self, key: _Key) -> None:
+        self._characters -= size(self._legs.pop(key).items)
 
-def _moved(leg: Leg, said: Sequence[Item], before: Sequence[Item]) -> bool:
+
+def _moved(leg: Leg, said: Sequence[Item], before: Set[Reasoning]) -> bool:
     """Tell whether the client put a thought of this leg elsewhere, so that it would be said twice."""
     return any(isinstance(item, Reasoning) and item in before and item not in said for item in leg.items)
 
@@ -220,17 +242,8 @@ def _is_comparable(item: Item) -> bool:
 def _same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:
     if (ours.call_id, ours.name) != (theirs.call_id, theirs.name):
         return False
-    return ours.arguments == theirs.arguments or _normal(ours.arguments) == _normal(theirs.arguments)
-
-
-def _normal(arguments: str) -> str:
-    """Return arguments in one way of writing: clients write them anew, with other spaces."""
-    try:
-        value: Json = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    # Compared as text, since Python takes 1 and true for equal.
-    return json.dumps(value, sort_keys=True)
+    # Clients write arguments anew, with other spaces.
+    return ours.arguments == theirs.arguments or rewritten(ours.arguments) == rewritten(theirs.arguments)
 
 
 def _texts(items: Sequence[Item], *, narrated: bool = True) -> str:

@@ -61,7 +61,10 @@ class ToolRules:
         self._searched = False
         self.leg: Leg | None = None
         self.intervened = False
-        """Whether the gateway itself said something to the model that no client's history will tell."""
+        """Whether the gateway itself said something to the model that no client's history will tell.
+
+        In this turn, also before it waited for its client.
+        """
 
     @property
     def spent(self) -> Usage:
@@ -112,7 +115,13 @@ class ToolRules:
             return self._correct(rest, calls, problems)
         shown = calls if self._request.parallel_calls else calls[:1]
         presets = tuple(FunctionCallOutput(call_id=call.call_id, output=NOT_RUN_ALONE) for call in calls[len(shown) :])
-        self.leg = Leg(items=tuple(self._said), shown=tuple(call.call_id for call in shown), presets=presets)
+        self.intervened = self.intervened or bool(presets)
+        self.leg = Leg(
+            items=tuple(self._said),
+            shown=tuple(call.call_id for call in shown),
+            presets=presets,
+            intervened=self.intervened,
+        )
         passed = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone) or event in shown]
         return [*passed, CallsAwaited(self._usage, order)], None
 

@@ -131,7 +131,9 @@ class TurnRunner:
         told = Told(request)
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
-            return self._turn(told, served, claim.conversation, claim.conversation.resume(claim.outputs))
+            turn = self._turn(told, served, claim.conversation, claim.conversation.resume(claim.outputs))
+            turn.rules.intervened = claim.intervened
+            return turn
         if (warm := self._warm.take(told)) is not None:
             served.thread = "warm"
             return self._turn(told, served, warm.conversation, warm.conversation.run(warm.rest, request))

@@ -1,15 +1,14 @@
 """Threads that are kept after their turn, so that a client's next request can go on in them.
 
-Clients without state send their whole history each time. If it is exactly what a thread holds, and something more, the
+Clients without state send their whole history each time. If it tells what a thread holds, and something more, the
 thread goes on with only that: nothing is replayed, and the provider's prompt cache, which Codex ties to the thread,
 stays warm. Any other history is replayed. A thread is found by a hash of the conversation, and compared before it is
-used.
+used: in all but thoughts, searches and narration, which not every client can give back.
 """
 
 import asyncio
 import functools
 import itertools
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,14 +28,14 @@ from turnbridge.turn.items import (
     is_models,
 )
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace
+from turnbridge.turn.values import replace, rewritten, size
 
 Entry: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmRules:
-    """How many threads are kept, for how long, and how much text of theirs."""
+    """How many threads are kept, for how long, and how much of what they hold: text, images and tools."""
 
     most: int
     ttl_s: float
@@ -45,7 +44,7 @@ class WarmRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    settings: TurnRequest
+    settings: str
     entries: list[Entry]
     size: int
     conversation: Conversation
@@ -67,7 +66,7 @@ class Told:
         self.request = request
 
     @cached_property
-    def lasting(self) -> TurnRequest:
+    def lasting(self) -> str:
         """Return what has to be the same in a thread that goes on."""
         return self.request.lasting()
 
@@ -116,19 +115,24 @@ class WarmThreads:
         return len(self._kept)
 
     def keep(self, told: Told, said: Sequence[Item], conversation: Conversation) -> None:
-        """Keep a thread that holds what was told and what the model said then; the oldest make room."""
-        if self._rules.most == 0:
+        """Keep a thread that holds what was told and what the model said then, if it answered; the oldest make room."""
+        # What not every client can give back is not found in the next history, so it would be shown twice.
+        if self._rules.most == 0 or not any(_entries(said)):
             conversation.close()
             return
         key, entries = told.after(said)
         if key in self._kept:
             self._drop(key)
         expiry = asyncio.get_running_loop().call_later(self._rules.ttl_s, self._drop, key)
-        size = sum(len(part) for entry in entries for part in entry if isinstance(part, str))
-        self._kept[key] = _Kept(
-            settings=told.lasting, entries=entries, size=size, conversation=conversation, expiry=expiry
+        kept = _Kept(
+            settings=told.lasting,
+            entries=entries,
+            size=size(entries) + len(told.lasting),
+            conversation=conversation,
+            expiry=expiry,
         )
-        self._characters += size
+        self._kept[key] = kept
+        self._characters += kept.size
         while len(self._kept) > self._rules.most or self._characters > self._rules.most_characters:
             self._drop(next(iter(self._kept)))
 
@@ -176,7 +180,8 @@ def _entries(items: Sequence[Item]) -> Iterator[tuple[Entry, int]]:
             if item.phase != NARRATION:
                 texts.append(_text(item.parts))
         elif isinstance(item, FunctionCall):
-            calls.append((item.call_id, item.name, _canonical(item.arguments)))
+            # Clients write arguments anew, with other spaces.
+            calls.append((item.call_id, item.name, rewritten(item.arguments)))
         elif not is_models(item):
             if texts or calls:
                 yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), count
@@ -200,11 +205,3 @@ def _entry(item: Item) -> Entry:
 
 def _rolled(before: int, entry: Entry) -> int:
     return hash((before, entry))
-
-
-def _canonical(arguments: str) -> str:
-    """Return arguments in one way of writing: clients write them anew."""
-    try:
-        return json.dumps(json.loads(arguments), sort_keys=True)
-    except ValueError:
-        return arguments

@@ -5,18 +5,20 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from turnbridge.turn.items import Item, JsonObject
-from turnbridge.turn.values import replace
+from turnbridge.turn.values import replace, written
+
+# Formats are tagged, so that they differ in writing, too.
 
 
-class PlainText(Struct, frozen=True, kw_only=True):
+class PlainText(Struct, frozen=True, kw_only=True, tag=True):
     """The answer may be any text."""
 
 
-class AnyJsonObject(Struct, frozen=True, kw_only=True):
+class AnyJsonObject(Struct, frozen=True, kw_only=True, tag=True):
     """The answer must be a JSON object."""
 
 
-class JsonOfSchema(Struct, frozen=True, kw_only=True):
+class JsonOfSchema(Struct, frozen=True, kw_only=True, tag=True):
     """The answer must be JSON that conforms to a schema."""
 
     name: str
@@ -84,9 +86,12 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
     """The client's parameters that nobody can meet, in its own words."""
 
-    def lasting(self) -> "TurnRequest":
-        """Return what a thread keeps from one request to the next: all but what is seen to in each of them anew."""
-        return replace(
+    def lasting(self) -> str:
+        """Return what a thread keeps from one request to the next: all but what is seen to in each of them anew.
+
+        It is for comparison, and in writing: two schemas may differ only in what Python takes for equal.
+        """
+        kept = replace(
             self,
             items=(),
             must_call=False,
@@ -98,3 +103,4 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
             streamed=False,
             ignored=(),
         )
+        return written(kept)

@@ -3,10 +3,10 @@
 A turn makes one for every delta. A frozen dataclass takes 0.4 µs to make and 5 to change, a `Struct` a fifth of that.
 """
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, json
+from msgspec.structs import astuple, replace
 
-__all__ = ["AsSeen", "replace"]
+__all__ = ["AsSeen", "replace", "rewritten", "size", "written"]
 
 # What the model does not see of an item: what it is called, and where in the request it stood.
 UNSEEN = frozenset({"id", "param"})
@@ -23,3 +23,33 @@ class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
 
     def _seen(self) -> tuple[object, ...]:
         return tuple([getattr(self, name) for name in self.__struct_fields__ if name not in UNSEEN])
+
+
+def written(value: object) -> str:
+    """Return a value as JSON, alike for values that mean the same in JSON: Python takes 1 and true for equal, too."""
+    return json.encode(value, order="deterministic").decode()
+
+
+def rewritten(text: str) -> str:
+    """Return JSON in one way of writing; as it is, if it is none or too deeply nested to be read."""
+    try:
+        return written(json.decode(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def size(value: object) -> int:
+    """Return how many characters and bytes there are in a value, however deep inside."""
+    total = 0
+    inside: list[object] = [value]
+    while inside:
+        match inside.pop():
+            case str() | bytes() as text:
+                total += len(text)
+            case tuple() | list() as values:
+                inside += values
+            case dict() as members:
+                inside += (*members.keys(), *members.values())
+            case Struct() as one:
+                inside += astuple(one)
+    return total

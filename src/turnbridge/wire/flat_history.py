@@ -98,7 +98,8 @@ def _blocks(items: Sequence[Item]) -> Iterable[Part]:
 
 def _turn(message: Message) -> Iterable[Part]:
     yield TextPart(text=f'<turn role="{message.role}">')
-    for part in message.parts:
+    # Joined first: a tag may be cut in two by where one text ends and the next begins.
+    for part in _joined(message.parts):
         yield TextPart(text=TAG.sub(r"<\\", part.text)) if isinstance(part, TextPart) else part
     yield TextPart(text="</turn>")
 

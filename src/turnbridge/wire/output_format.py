@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Item, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
+from turnbridge.wire.codex_json import unreadable
 from turnbridge.wire.strict_schema import check_json_schema, check_schema_name, check_strict_schema, is_strict
 
 
@@ -35,13 +36,19 @@ def _of_schema(wanted: JsonObject, *, param: str, schema_param: str) -> JsonOfSc
     strict = wanted.get("strict") is True
     check = check_strict_schema if strict else check_json_schema
     check(schema, param=schema_param, name=name)
+    problem = unreadable(schema)
+    if strict and problem is not None:
+        raise InvalidRequest(
+            f"Invalid schema for response_format '{name}': {problem}.", code="invalid_json_schema", param=schema_param
+        )
     description = wanted.get("description")
     return JsonOfSchema(
         name=name,
         schema=schema,
         description=description if isinstance(description, str) else None,
         strict=strict,
-        enforced=strict or is_strict(schema),
+        # What Codex cannot read as a schema, the model is told in words.
+        enforced=strict or (problem is None and is_strict(schema)),
     )
 
 

@@ -10,12 +10,12 @@ Nothing here knows where the schema came from, and nothing is ever fetched.
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias, assert_never
-from urllib.parse import unquote
 
 import jsonschema_rs
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.json_pointer import target
 
 SchemaUse: TypeAlias = Literal["response_format", "function"]
 
@@ -240,23 +240,9 @@ def _broken_reference(schema: JsonObject, root: JsonObject) -> str | None:
     if beside:
         return f"$ref cannot have keywords {{{', '.join(map(repr, beside))}}}."
     reference = schema["$ref"]
-    if not isinstance(reference, str) or not _points_into(root, reference):
+    if not isinstance(reference, str) or not isinstance(target(root, reference), dict):
         return f"$ref '{_shown(reference)}' points to no schema in this one. Use '#' or '#/$defs/<name>'."
     return None
-
-
-def _points_into(root: JsonObject, reference: str) -> bool:
-    start, *steps = unquote(reference).split("/")
-    target: Json = root if start == "#" else None
-    for step in steps:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(target, dict) and key in target:
-            target = target[key]
-        elif isinstance(target, list) and re.fullmatch("[0-9]{1,6}", key) and int(key) < len(target):
-            target = target[int(key)]
-        else:
-            return False
-    return isinstance(target, dict)
 
 
 def _broken_value(schema: JsonObject, types: list[Json]) -> str | None:

@@ -54,7 +54,7 @@ def use_tool_block(name: str, arguments: str) -> str:
 def _arguments(arguments: str) -> list[str]:
     try:
         values: Json = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return [_element("args", arguments)]
     if not isinstance(values, dict) or not values or not all(map(ELEMENT_NAME.fullmatch, values)):
         return [_element("args", arguments)]

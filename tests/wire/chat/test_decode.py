@@ -17,7 +17,7 @@ from turnbridge.turn.items import (
     Message,
     TextPart,
 )
-from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest, WebSearch
 from turnbridge.turn.values import replace
 from turnbridge.wire.chat.decode import decode
 
@@ -45,6 +45,8 @@ CALLS: JsonObject = {
     "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}],
 }
 RETURN: JsonObject = {"role": "tool", "tool_call_id": "call_1", "content": "42"}
+TOOL: JsonObject = {"type": "function", "function": {"name": "add"}}
+LEGACY: JsonObject = {"name": "old"}
 CALL = FunctionCall(call_id="call_1", name="add", arguments="{}")
 
 # Lists of messages that the official client can send, and what they mean.
@@ -87,13 +89,14 @@ MESSAGES: list[tuple[list[JsonObject], list[Item]]] = [
             {"role": "assistant", "content": "Yes."},
             {"role": "assistant", "content": [{"type": "text", "text": "And no."}]},
             {"role": "assistant", "content": None, "refusal": "I will not."},
+            {"role": "assistant", "content": "", "refusal": "Not at all."},
             {"role": "assistant", "content": [{"type": "refusal", "refusal": "Never."}]},
         ],
         [
             HI,
             *(
                 Message(role="assistant", parts=(text(words),))
-                for words in ("Yes.", "And no.", "I will not.", "Never.")
+                for words in ("Yes.", "And no.", "I will not.", "Not at all.", "Never.")
             ),
         ],
     ),
@@ -287,3 +290,31 @@ def test_the_name_that_a_legacy_output_must_have_is_not_an_ignored_wish() -> Non
 def test_the_shape_of_the_answer_is_what_was_asked_for(wishes: JsonObject, choices: int, include_usage: bool) -> None:
     asked = decode({"model": "gpt-5.5", "messages": [HELLO], **wishes})
     assert (asked.choices, asked.include_usage) == (choices, include_usage)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "names", "ignored"),
+    [
+        ({"tools": [TOOL], "functions": [LEGACY]}, ["add"], ("functions",)),
+        ({"tools": [TOOL], "functions": [LEGACY], "function_call": "none"}, ["add"], ("functions", "function_call")),
+        ({"tools": [TOOL], "functions": [], "function_call": "auto"}, ["add"], ()),
+        ({"functions": [LEGACY], "function_call": "auto"}, ["old"], ()),
+        ({"functions": [LEGACY], "tool_choice": "none"}, ["old"], ("tool_choice",)),
+    ],
+)
+def test_words_of_the_form_of_tools_that_does_not_count_are_named(
+    wishes: JsonObject, names: list[str], ignored: tuple[str, ...]
+) -> None:
+    turn = decode({"model": "gpt-5.5", "messages": [HELLO], **wishes}).turn
+    assert ([tool.name for tool in turn.tools], turn.ignored) == (names, ignored)
+
+
+def test_the_web_may_be_searched_beside_legacy_functions() -> None:
+    turn = decode({"model": "gpt-5.5", "messages": [HELLO], "functions": [LEGACY], "web_search_options": {}}).turn
+    assert turn.web_search == WebSearch()
+
+
+def test_a_type_inside_a_schemas_format_does_not_switch_it_off() -> None:
+    kind: JsonObject = {"type": "json_schema", "json_schema": {"name": "x", "type": "text", "schema": SCHEMA}}
+    turn = decode({"model": "gpt-5.5", "messages": [HELLO], "response_format": kind}).turn
+    assert turn.output == JsonOfSchema(name="x", schema=SCHEMA, strict=False, enforced=True)

@@ -15,6 +15,7 @@ from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.decode import HOST_ACTIONS, TurnDecoder
 from turnbridge.wire.codex.errors import CONTEXT_WORDS
+from turnbridge.wire.codex.tools import ToolNames
 
 THREAD, TURN = "thread-1", "turn-1"
 GONE = errors.BackendUnavailable("Codex ended.")
@@ -144,6 +145,24 @@ def test_a_turn_that_codex_leaves_unfinished_ends_once_it_is_closed(turn: Turn, 
     decoder = TurnDecoder()
     notes = turn.notes[: data.draw(st.integers(0, len(turn.notes) - 1))]
     check_stream([*decoded(*notes, decoder=decoder), *decoder.close(GONE)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed_on"),
+    [
+        ("{}", True),
+        ("[" * 127 + "]" * 127, True),
+        ("{", False),
+        ("[" * 128 + "]" * 128, False),
+        ("[" * 2000 + "]" * 2000, False),
+    ],
+    ids=["an object", "nested", "not JSON", "nested too deep for Codex", "nested too deep for the gateway"],
+)
+def test_calls_that_codex_answers_itself_are_not_passed_on(arguments: str, passed_on: bool) -> None:
+    decoder = TurnDecoder(ToolNames(["f"]))
+    call: JsonObject = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": arguments}
+    decoded(whole(call), decoder=decoder)
+    assert decoder.holds_calls is passed_on
 
 
 def test_notifications_of_other_turns_are_not_heard() -> None:

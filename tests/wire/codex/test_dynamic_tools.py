@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import Tool
-from turnbridge.wire.codex.tools import MOST_LEVELS, MOST_SCHEMA_BYTES, ToolNames, dynamic_tools
+from turnbridge.wire.codex.tools import MOST_SCHEMA_BYTES, ToolNames, dynamic_tools
+from turnbridge.wire.codex_json import MOST_LEVELS
 
 LONG = "a" * 200
 AWKWARD = [

@@ -76,3 +76,38 @@ def test_what_is_no_message_passes() -> None:
         ev.ReasoningDone("r", (CALL,), (), None),
     ]
     assert reader().read(events) == events
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [ev.TurnIncomplete("max_output_tokens", USAGE), ev.TurnFailed(UpstreamFailed("no"))],
+    ids=["cut", "failed"],
+)
+@pytest.mark.parametrize("done", [True, False], ids=["whole message", "half a message"])
+def test_a_call_of_a_turn_that_ends_too_early_stays_text(ending: ev.Terminal, done: bool) -> None:
+    said = message(f"See. {CALL} Then")
+    block: list[ev.TurnEvent] = [
+        ev.MessageStarted("msg_1", None),
+        ev.TextDelta("msg_1", CALL),
+        ev.MessageDone("msg_1", None, CALL),
+    ]
+    assert reader().read([*(said if done else said[:-1]), ending]) == [
+        ev.MessageStarted("m", None),
+        ev.TextDelta("m", "See."),
+        ev.TextDelta("m", " Then"),
+        *([ev.MessageDone("m", None, "See. Then")] if done else []),
+        *block,
+        ending,
+    ]
+
+
+def test_several_calls_of_one_block_have_one_text() -> None:
+    block = '<tool_call>[{"name":"f","arguments":"{}"},{"name":"f","arguments":"{}"}]</tool_call>'
+    events = reader().read([*message(block), ev.TurnIncomplete("max_output_tokens", USAGE)])
+    assert [event.text for event in events if isinstance(event, ev.TextDelta)] == [block]
+
+
+def test_a_phase_that_is_told_at_the_end_is_passed_on() -> None:
+    whole = ev.MessageDone("m", "final_answer", "hi")
+    events = reader().read([ev.MessageStarted("m", None), ev.TextDelta("m", "hi"), whole])
+    assert events[-1] == whole

@@ -39,6 +39,13 @@ def text(words: str) -> TextPart:
     return TextPart(text=words)
 
 
+def nested(levels: int) -> Json:
+    value: Json = None
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 HI = Message(role="user", parts=(text("Hi"),))
 PLAIN = TurnRequest(model="gpt-5.5", items=(HI,))
 CALL: JsonObject = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}"}
@@ -304,3 +311,16 @@ def test_an_item_that_codex_cannot_carry_is_named(kind: str) -> None:
 def test_encrypted_reasoning_is_given_out_only_if_asked_for() -> None:
     assert decode({"model": "gpt-5.5", "input": "Hi", "include": ["reasoning.encrypted_content"]}).include_encrypted
     assert not decode({"model": "gpt-5.5", "input": "Hi"}).include_encrypted
+
+
+def test_a_message_may_have_no_type_in_so_many_words() -> None:
+    items: list[Json] = [{"type": None, "role": "user", "content": "Hi"}]
+    assert decode({"model": "gpt-5.5", "input": items}).turn == PLAIN
+
+
+@pytest.mark.parametrize("extra", [nested(140), 2**70], ids=["deep", "large"])
+def test_an_item_that_codex_cannot_read_is_refused(extra: Json) -> None:
+    items: list[Json] = [{"role": "user", "content": "Hi"}, {**SEARCH, "extra": extra}]
+    with pytest.raises(InvalidRequest) as caught:
+        decode({"model": "gpt-5.5", "input": items})
+    assert (caught.value.error_code, caught.value.param) == ("invalid_value", "input[1]")

@@ -149,3 +149,31 @@ def _part(item: JsonObject) -> JsonObject:
     assert isinstance(content, list)
     assert isinstance(content[0], dict)
     return content[0]
+
+
+HALF_A_THOUGHT: list[ev.TurnEvent] = [ev.ReasoningStarted("rs_2"), ev.SummaryDelta("rs_2", 0, "Half a")]
+
+
+def test_half_a_thought_of_a_response_that_failed_is_not_kept() -> None:
+    made = encoder()
+    encoded(made, [*THINKS, *HALF_A_THOUGHT, ev.TurnFailed(errors.UpstreamFailed("Gone."))])
+    assert made.said == [SEALED]
+
+
+def test_half_a_thought_of_a_response_that_was_cancelled_is_not_kept() -> None:
+    made = encoder()
+    for event in [*THINKS, *HALF_A_THOUGHT]:
+        made.feed(event, now=ENDED)
+    made.cancel()
+    assert made.said == [SEALED]
+
+
+def test_a_phase_that_is_told_at_the_end_is_part_of_the_whole_message() -> None:
+    made = encoder()
+    started, delta = SAYS[:2]
+    happened = encoded(
+        made, [started, delta, ev.MessageDone("msg_1", "final_answer", "hello"), ev.TurnCompleted(USAGE)]
+    )
+    whole: JsonObject = {**message("msg_1", "hello"), "phase": "final_answer"}
+    assert [event["item"] for event in happened if event["type"] == "response.output_item.done"] == [whole]
+    assert made.response["output"] == [whole]

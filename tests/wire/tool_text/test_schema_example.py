@@ -180,6 +180,7 @@ NOT_FOUND: list[JsonObject] = [
     needing(a={"type": "integer", "minimum": 2**60}),
     needing(a={"type": "array", "minItems": 10**9}),
     needing(a={"$ref": "#"}),
+    {"type": "object", "minProperties": 10**9},
     {"allOf": [needing(a={"type": "string"}), needing(a={"type": "integer"})]},
     {"not": {}},
 ]

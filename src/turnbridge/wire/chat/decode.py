@@ -36,6 +36,9 @@ UNMET: dict[str, Json] = {
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
 }
+# Of the current form of tools and the legacy one, the current one counts if there are any.
+UNMET_BESIDE_TOOLS: dict[str, Json] = {"functions": [], "function_call": "auto"}
+UNMET_BESIDE_FUNCTIONS: dict[str, Json] = {"tool_choice": "auto"}
 
 
 class DecodedChat(Struct, frozen=True, kw_only=True):
@@ -70,7 +73,7 @@ def decode(body: JsonObject) -> DecodedChat:
     check_mentions_json(output, items, None, param="messages")
     tools, legacy = _tools(request)
     tier, tier_met = parameters.carried_tier(request.service_tier)
-    ignored = _ignored(body, request, parts, tier_met=tier_met)
+    ignored = _ignored(body, request, parts, tier_met=tier_met, legacy=legacy)
     turn = TurnRequest(
         model=request.model,
         items=items,
@@ -104,12 +107,14 @@ def decode(body: JsonObject) -> DecodedChat:
     )
 
 
-def _ignored(body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder, *, tier_met: bool) -> tuple[str, ...]:
+def _ignored(
+    body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder, *, tier_met: bool, legacy: bool
+) -> tuple[str, ...]:
     """Return what of the request nobody can meet."""
     # The name of a function is in its call, too.
     named = [i for i, said in enumerate(request.messages or []) if said.name and said.role not in ("tool", "function")]
     return (
-        *parameters.unmet(body, UNMET),
+        *parameters.unmet(body, UNMET | (UNMET_BESIDE_FUNCTIONS if legacy else UNMET_BESIDE_TOOLS)),
         *unknown_fields(body, schema.ChatRequest, reasoning=schema.Reasoning, stream_options=schema.StreamOptions),
         *parts.ignored,
         *(f"messages[{index}].name" for index in named),
@@ -149,7 +154,8 @@ def _items(messages: list[schema.ChatMessage], parts: PartsDecoder) -> Iterator[
 
 
 def _assistant(message: schema.ChatMessage, param: str, parts: PartsDecoder, legacy_call: str | None) -> Iterator[Item]:
-    if message.content is not None and not (message.content == "" and (message.tool_calls or message.function_call)):
+    says_more = message.tool_calls or message.function_call or message.refusal
+    if message.content is not None and not (message.content == "" and says_more):
         yield Message(role="assistant", parts=parts.decode(message.content, param=f"{param}.content"))
     elif message.refusal:
         yield Message(role="assistant", parts=(TextPart(text=message.refusal),))
@@ -183,12 +189,14 @@ def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tu
 
 def _tools(request: schema.ChatRequest) -> tuple[ToolUse, bool]:
     """Return the tools, and whether they are the legacy functions."""
-    if request.functions and not request.tools:
-        return decode_functions(request.functions, request.function_call), True
-    tools = decode_tools(request.tools or [], request.tool_choice)
+    legacy = bool(request.functions and not request.tools)
+    if legacy:
+        tools = decode_functions(request.functions or [], request.function_call)
+    else:
+        tools = decode_tools(request.tools or [], request.tool_choice)
     if request.web_search_options is not None:
         tools = replace(tools, web_search=decode_web_search(request.web_search_options, param="web_search_options"))
-    return tools, False
+    return tools, legacy
 
 
 def _format(wanted: JsonObject | None) -> OutputFormat:
@@ -200,7 +208,7 @@ def _format(wanted: JsonObject | None) -> OutputFormat:
     if not isinstance(nested, dict):
         raise _missing("response_format.json_schema")
     return decode_format(
-        {"type": "json_schema", **nested},
+        {**nested, "type": "json_schema"},
         param="response_format.json_schema",
         schema_param="response_format.json_schema.schema",
     )

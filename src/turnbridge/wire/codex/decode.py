@@ -17,6 +17,10 @@ from turnbridge.turn.items import ImagePart, Json, JsonObject, Part
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.errors import CONTEXT_WORDS, UNREACHABLE, gateway_error, incomplete_reason
 from turnbridge.wire.codex.tools import ToolNames
+from turnbridge.wire.codex_json import levels
+
+# Codex reads no JSON that is nested so deep.
+UNREADABLE_LEVELS = 128
 
 # Items that show Codex acting by itself. The recipe switches all of them off; if one comes, the recipe has failed.
 HOST_ACTIONS = frozenset(
@@ -201,11 +205,11 @@ class TurnDecoder:
     def _call(self, item: schema.RawItem) -> None:
         """Keep a call until its batch is whole.
 
-        Codex itself answers calls to functions that nobody declared, and calls whose arguments are not JSON.
+        Codex itself answers calls to functions that nobody declared, and calls whose arguments it cannot read.
         """
         name, call_id = self._names.to_client(item.name or ""), item.call_id or ""
         arguments = msgspec.json.decode(item.arguments, type=str)
-        if name is not None and _is_json(arguments):
+        if name is not None and _is_readable(arguments):
             self._known_calls.add(call_id)
             self._calls.append(ev.FunctionCallDone(item.id or call_id, call_id, name, arguments))
 
@@ -353,12 +357,13 @@ def _joined(parts: list[schema.RawPart]) -> tuple[str, tuple[JsonObject, ...]]:
     return text, tuple(annotations)
 
 
-def _is_json(text: str) -> bool:
+def _is_readable(arguments: str) -> bool:
+    """Tell whether Codex can read arguments; it still asks for a call that is wrongly thought to be unreadable."""
     try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        value: Json = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
         return False
-    return True
+    return levels(value) < UNREADABLE_LEVELS
 
 
 def _decoded(raw: msgspec.Raw) -> Json:

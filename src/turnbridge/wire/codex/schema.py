@@ -285,7 +285,6 @@ class ModelListResult(Wire, frozen=True):
     """The answer to `model/list`."""
 
     data: list[ListedModel]
-    next_cursor: str | None = None
 
 
 class ConfiguredModel(Wire, frozen=True):

@@ -1,7 +1,8 @@
 """Calls that the model writes into its text, as the events of calls that it makes: for v1, which knows no others.
 
 What a message says besides its calls stays a message; the space around a call goes with it. The turn is over where the
-model has written its calls, so it cannot go on: the client's next request begins another.
+model has written its calls, so it cannot go on: the client's next request begins another. Of a turn that ends before
+the model is done nobody judges the calls, so what it wrote of them stays text, in messages of their own.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,7 @@ class SpokenCalls:
         self._new_id = new_id
         self._messages: dict[str, _Message] = {}
         self._calls: list[ev.FunctionCallDone] = []
+        self._sources: list[str] = []
 
     def read(self, happened: Sequence[ev.TurnEvent]) -> list[ev.TurnEvent]:
         """Return the events with the calls read out of the text."""
@@ -66,6 +68,7 @@ class SpokenCalls:
                 case Call():
                     call_id = self._new_id()
                     self._calls.append(ev.FunctionCallDone(f"fc_{call_id}", call_id, piece.name, piece.arguments))
+                    self._sources.append(piece.source)
                     message.space = ""
                     message.calls += 1
                 case _:
@@ -81,6 +84,7 @@ class SpokenCalls:
 
     def _message_done(self, event: ev.MessageDone) -> list[ev.TurnEvent]:
         message = self._messages.pop(event.item_id)
+        message.phase = event.phase
         happened = self._told(event.item_id, message, message.parser.close())
         if not message.calls:
             happened += self._spoken(event.item_id, message, message.space)
@@ -91,9 +95,15 @@ class SpokenCalls:
         return [*happened, *started, done]
 
     def _cut_off(self) -> list[ev.TurnEvent]:
-        """Return what was held back of messages that will not be finished; a call that came so far is none."""
+        """Return what was held back: the rest of messages that will not be finished, and the text of every call."""
         happened: list[ev.TurnEvent] = []
         for item_id, message in self._messages.items():
             happened += self._told(item_id, message, message.parser.close())
         self._messages.clear()
+        for call, source in zip(self._calls, self._sources, strict=True):
+            # Several calls in one block have one text.
+            if source:
+                item_id = f"msg_{call.call_id}"
+                happened += [ev.MessageStarted(item_id, None), ev.TextDelta(item_id, source)]
+                happened.append(ev.MessageDone(item_id, None, source))
         return happened

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool
+from turnbridge.wire.codex_json import INTEGERS, MOST_LEVELS, has_readable_integers, levels
 
 LONGEST_NAME = 128
 ALLOWED_NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
@@ -40,10 +41,6 @@ SUBSCHEMAS = ("items", "additionalProperties", "anyOf", "oneOf", "allOf")
 
 # Beyond this size Codex leaves out descriptions, then definitions, then whatever lies deep.
 MOST_SCHEMA_BYTES = 5000
-# Codex reads no JSON that is nested more than 128 levels deep, and the schema is not at the top of what it is sent.
-MOST_LEVELS = 100
-# Integers that Codex can read.
-INTEGERS = range(-(2**63), 2**64)
 
 
 class ToolNames:
@@ -95,7 +92,7 @@ def dynamic_tools(tools: Iterable[Tool], names: ToolNames) -> list[Json]:
 
 def _dynamic_tool(tool: Tool, names: ToolNames) -> JsonObject:
     schema = surviving_root(tool.parameters)
-    if _levels(schema) > MOST_LEVELS:
+    if levels(schema) > MOST_LEVELS:
         raise InvalidRequest(
             f"The parameters of '{tool.name}' are nested more than {MOST_LEVELS} levels deep. Use '$ref' and '$defs'.",
             code="invalid_function_parameters",
@@ -221,21 +218,7 @@ def _is_readable(key: str, value: Json) -> bool:
     """Tell whether Codex can read the numbers of a keyword that it knows."""
     if key == "minItems":
         return isinstance(value, int) and value in INTEGERS
-    return key != "enum" or all(number in INTEGERS for number in _integers(value))
-
-
-def _integers(value: Json) -> Iterator[int]:
-    match value:
-        case bool():
-            return
-        case int():
-            yield value
-        case list():
-            for inner in value:
-                yield from _integers(inner)
-        case dict():
-            for inner in value.values():
-                yield from _integers(inner)
+    return key != "enum" or has_readable_integers(value)
 
 
 def _types_of(values: Json) -> Json:
@@ -246,15 +229,6 @@ def _types_of(values: Json) -> Json:
 
 def _one_or_list(types: list[Json]) -> Json:
     return types[0] if len(types) == 1 else types
-
-
-def _levels(value: Json) -> int:
-    levels, level = 0, [value]
-    while level:
-        levels += 1
-        inside = [value for value in level if isinstance(value, dict | list)]
-        level = [inner for one in inside for inner in (one.values() if isinstance(one, dict) else one)]
-    return levels
 
 
 def _written(value: Json, *, separators: tuple[str, str] | None = None) -> str:

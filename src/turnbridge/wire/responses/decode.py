@@ -19,10 +19,12 @@ from turnbridge.turn.items import (
 )
 from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
 from turnbridge.wire import parameters
+from turnbridge.wire.codex_json import unreadable
 from turnbridge.wire.output_format import check_mentions_json, decode_format
 from turnbridge.wire.pairing import IN_INPUT, check_pairs
 from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.responses import schema
+from turnbridge.wire.responses.stored import kind_of
 from turnbridge.wire.tools import decode_tools
 from turnbridge.wire.validation import convert, unknown_fields
 
@@ -155,7 +157,7 @@ def _items(given: str | list[JsonObject] | None, parts: PartsDecoder, *, needed:
 
 
 def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
-    kind = item.get("type", "message" if "role" in item else None)
+    kind = kind_of(item)
     match kind:
         case "message":
             return _message(convert(item, schema.MessageItem, param=param), param, parts)
@@ -180,11 +182,18 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
             custom = kind == "custom_tool_call_output"
             return FunctionCallOutput(call_id=answer.call_id, output=output, custom=custom, id=answer.id)
         case str() if kind in RAW_ITEMS:
-            return RawItem(item=item)
+            return _raw(item, param)
         case _:
             raise InvalidRequest(
                 f"Items of type '{kind}' cannot be carried to Codex.", code="unsupported_item", param=f"{param}.type"
             )
+
+
+def _raw(item: JsonObject, param: str) -> RawItem:
+    problem = unreadable(item)
+    if problem is not None:
+        raise InvalidRequest(f"Invalid value for '{param}': {problem}.", code="invalid_value", param=param)
+    return RawItem(item=item)
 
 
 def _message(message: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:

@@ -52,6 +52,7 @@ class ResponseEncoder:
         self._sequence = 0
         self._open: dict[str, _Open] = {}
         self._output: list[Json] = []
+        self._whole: set[str] = set()
         self.failure: ev.TurnFailed | None = None
         self.usage = ev.Usage()
 
@@ -68,7 +69,7 @@ class ResponseEncoder:
         """
         items = [item for item in self._output if isinstance(item, dict)]
         if self._envelope["status"] != "incomplete":
-            items = [item for item in items if item.get("status", "completed") == "completed"]
+            items = [item for item in items if item["id"] in self._whole]
         in_order = sorted(items, key=lambda item: self._order.get(str(item["id"]), -1))
         return [
             {**item, "encrypted_content": self._encrypted[str(item["id"])]} if item["id"] in self._encrypted else item
@@ -232,6 +233,9 @@ class ResponseEncoder:
             for number, annotation in enumerate(annotations)
         ]
         happened += self._close_part(event.item_id, opened, annotations)
+        if event.phase is not None:
+            # Some providers tell it only here.
+            opened.item["phase"] = event.phase
         return [*happened, *self._done(event.item_id)]
 
     def _call(self, call: ev.FunctionCallDone) -> list[Event]:
@@ -267,6 +271,8 @@ class ResponseEncoder:
     def _done(self, item_id: str, *, encrypted: str | None = None, status: str = "completed") -> list[Event]:
         opened = self._open.pop(item_id)
         happened = self._close_part(item_id, opened)
+        if status == "completed":
+            self._whole.add(item_id)
         if "status" in opened.item:
             opened.item["status"] = status
         if encrypted is not None and self._include_encrypted:

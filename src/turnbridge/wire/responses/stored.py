@@ -57,8 +57,8 @@ def conversation_id(wanted: str | JsonObject | None) -> str | None:
 def kind_of(item: JsonObject) -> str | None:
     """Return the type of an item; only messages and references may go without."""
     kind = item.get("type")
-    if isinstance(kind, str):
-        return kind
+    if kind is not None:
+        return kind if isinstance(kind, str) else None
     if "role" in item:
         return "message"
     return REFERENCE if set(item) <= {"id", "type"} and "id" in item else None

@@ -4,11 +4,10 @@ It serves to describe a value, or to make one up. It is not the whole truth (`no
 value that is made from it must be checked against the schema itself.
 """
 
-import re
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.json_pointer import target
 
 # How many schemas may apply one inside the other to the same value: people write two or three.
 MOST_STEPS = 30
@@ -72,7 +71,7 @@ class _Reader:
         if not isinstance(reference, str) or reference in self._followed:
             return []
         self._followed.add(reference)
-        return [_target(self._root, reference)]
+        return [target(self._root, reference)]
 
     def _chosen(self, schema: JsonObject) -> list[Json]:
         chosen: list[Json] = []
@@ -93,21 +92,6 @@ class _Reader:
 def _listed(schema: JsonObject, keyword: str) -> list[Json]:
     listed = schema.get(keyword)
     return listed if isinstance(listed, list) else []
-
-
-def _target(root: JsonObject, reference: str) -> Json:
-    """Return what a reference into the schema itself points to; nothing for any other."""
-    start, *steps = unquote(reference).split("/")
-    target: Json = root if start == "#" else None
-    for step in steps:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(target, dict):
-            target = target.get(key)
-        elif isinstance(target, list) and re.fullmatch("[0-9]{1,6}", key) and int(key) < len(target):
-            target = target[int(key)]
-        else:
-            return None
-    return target
 
 
 def _joined(first: JsonObject, second: JsonObject) -> JsonObject:

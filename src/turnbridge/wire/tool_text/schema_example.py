@@ -160,7 +160,8 @@ class _Attempt:
                 members[name] = self._value(schema, level + 1, number)
             elif self._optional and level < DETAILED_LEVELS:
                 members |= self._optional_member(name, schema, level, number)
-        invented = [f"{WORD}{count}" for count in range(1, least + 1 - len(members))] if isinstance(least, int) else []
+        count = min(least, MOST_VALUES) - len(members) if isinstance(least, int) else 0
+        invented = [f"{WORD}{number}" for number in range(1, count + 1)]
         for name in [*needed, *invented]:
             if name not in members:
                 members[name] = self._value(True if others is None else others, level + 1, number)

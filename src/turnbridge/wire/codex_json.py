@@ -1,0 +1,48 @@
+"""Which JSON of a client's Codex can read: a line with any other it passes over, or refuses without saying why."""
+
+from collections.abc import Iterator
+
+from turnbridge.turn.items import Json
+
+# Codex reads no JSON that is nested more than 128 levels deep, and the client's is not at the top of what it is sent.
+MOST_LEVELS = 100
+# Integers that Codex can read.
+INTEGERS = range(-(2**63), 2**64)
+
+
+def unreadable(value: Json) -> str | None:
+    """Return why Codex cannot read a value, if so."""
+    if levels(value) > MOST_LEVELS:
+        return f"it is nested more than {MOST_LEVELS} levels deep, which Codex cannot read"
+    if not has_readable_integers(value):
+        return "it has an integer of more than 64 bits, which Codex cannot read"
+    return None
+
+
+def levels(value: Json) -> int:
+    """Return how deep a value is nested; a value with nothing inside has one level."""
+    count, level = 0, [value]
+    while level:
+        count += 1
+        inside = [value for value in level if isinstance(value, dict | list)]
+        level = [inner for one in inside for inner in (one.values() if isinstance(one, dict) else one)]
+    return count
+
+
+def has_readable_integers(value: Json) -> bool:
+    """Tell whether Codex can read every integer in a value."""
+    return all(number in INTEGERS for number in _integers(value))
+
+
+def _integers(value: Json) -> Iterator[int]:
+    match value:
+        case bool():
+            return
+        case int():
+            yield value
+        case list():
+            for inner in value:
+                yield from _integers(inner)
+        case dict():
+            for inner in value.values():
+                yield from _integers(inner)

@@ -1,0 +1,53 @@
+"""Values in writing, and how much there is in them."""
+
+import pytest
+
+from turnbridge.turn.items import FilePart, FunctionCall, ImagePart, Json, Message, RawItem, TextPart
+from turnbridge.turn.values import rewritten, size, written
+
+DEEP = "[" * 2000 + "]" * 2000
+
+
+def nested(depth: int) -> Json:
+    value: Json = "abc"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{ "b" : 1, "a": [true, 1.0] }', '{"a":[true,1.0],"b":1}'),
+        ('"R\\u00f6m"', '"Röm"'),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("not JSON", "not JSON"),
+        ('"\ud800"', '"\ud800"'),
+        (DEEP, DEEP),
+    ],
+    ids=["spaces and order", "escapes", "a long number", "not JSON", "half a surrogate pair", "too deep to be read"],
+)
+def test_json_is_rewritten_in_one_way_and_any_other_text_is_left_as_it_is(text: str, expected: str) -> None:
+    assert rewritten(text) == expected
+
+
+def test_what_python_takes_for_equal_differs_in_writing() -> None:
+    assert len({written({"const": value}) for value in (1, True, 1.0)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, 0),
+        ("abc", 3),
+        (["abc", ("d", 5, True)], 4),
+        (Message(role="user", parts=(TextPart(text="abc"), ImagePart(url="defg", param=""))), 4 + 3 + 4),
+        (FilePart(filename="a", mime_type=None, data=b"bcd", param="e"), 5),
+        (FunctionCall(call_id="c", name="f", arguments="{}"), 4),
+        (RawItem(item={"type": "x", "y": {"z": ["abc"]}}), 5 + 1 + 1 + 3),
+        (nested(100_000), 3),
+    ],
+    ids=["nothing", "text", "list", "message", "file", "call", "other item", "deeply nested"],
+)
+def test_the_size_of_a_value_is_that_of_all_that_is_in_it(value: object, expected: int) -> None:
+    assert size(value) == expected
