@@ -93,13 +93,13 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def _check_data_dir(directory: Path) -> None:
-    """Refuse to start with a directory that nothing can be kept in."""
+    """Refuse to start with a directory that is none. A disk that cannot be written to is waited for instead."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(directory, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
         refuse(f"Cannot keep anything in {directory}: {error.strerror}. Choose another directory in PROXY_DATA_DIR.")
+    except OSError as error:
+        typer.secho(f"warning: cannot make {directory} now: {error.strerror}", fg="yellow", err=True)
 
 
 async def _serve(settings: Settings, *, demo: bool) -> None:

@@ -187,7 +187,7 @@ class Settings(BaseSettings):
         500,
         alias="WORKER_MAX_THREADS",
         ge=1,
-        description="Turns after which an app-server is replaced: Codex keeps 1 to 2 MB of each in memory.",
+        description="Threads after which an app-server is replaced: Codex keeps 1 to 2 MB of each in memory.",
     )
     worker_startup_timeout_ms: int | None = Field(
         None,
@@ -234,7 +234,7 @@ class Settings(BaseSettings):
         1200, alias="PROXY_WARM_THREADS_TTL_S", gt=0, description="How long a thread is kept for a next request."
     )
     warm_threads_mb: int = Field(
-        64, alias="PROXY_WARM_THREADS_MB", ge=1, description="Text of kept threads that is held for comparison, in MB."
+        64, alias="PROXY_WARM_THREADS_MB", ge=1, description="How much of kept threads is held for comparison, in MB."
     )
     database_url: str | None = Field(
         None,
