@@ -1,4 +1,4 @@
-"""The gateway's own key: every route asks for it, except those that only say whether the gateway is well.
+"""The gateway's own key: every route asks for it, except those that say whether the gateway is well.
 
 Because of the key, a web page that reaches the gateway under a false host name (DNS rebinding) gets nothing
 but 401 from them, so the Host header is not checked.

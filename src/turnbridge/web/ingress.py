@@ -34,7 +34,7 @@ from turnbridge.web.metrics import OTHER, Metrics
 from turnbridge.wire.openai_errors import error_headers, error_object, status_of
 
 OPEN_PATHS = ("/healthz", "/readyz", "/livez", "/metrics")
-"""Served without the key: probes say nothing but a state, and the metrics have their own rule."""
+"""Served without the key: probes say whether turns can be run, or what to do; the metrics have their own rule."""
 
 SANE_REQUEST_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 """Printable ASCII, at most 128 characters: safe to echo in a header and to write in a log."""

@@ -44,11 +44,11 @@ def codes_of(error_types: Iterable[type[GatewayError]]) -> frozenset[str]:
 class Metrics:
     """All series of one gateway, in a registry of its own."""
 
-    def __init__(self, *, error_codes: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._error_codes = codes_of(TABLE) | INGRESS_ERROR_CODES | frozenset(error_codes)
+        self._error_codes = codes_of(TABLE) | INGRESS_ERROR_CODES
         self._active = 0
         self.watch("turnbridge_active_requests", "Requests being served.", lambda: self._active)
         self._requests = Tally("turnbridge_requests_total", "Requests that ended.", "route", "status_class", "outcome")
