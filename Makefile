@@ -110,7 +110,7 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and write docs/codex-versions.md (10 minutes, 4 GB)
 	.venv/bin/python -m tools.codex_matrix $(ARGS)
 
-bench: .venv/.dev ## Measure speed, memory and growth: 10 minutes, or one part as ARGS="memory" (Linux)
+bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)
 
 soak: .venv/.dev ## Five minutes of mixed load with random faults, and a report (Linux)
