@@ -13,6 +13,7 @@ from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge
 from turnbridge.demo.replies import (
     Hangup,
+    Pause,
     Reply,
     StreamReply,
     Wait,
@@ -29,6 +30,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 PATIENCE_S = 10
 """Far longer than anything here takes."""
+
+LATE = "late" * 25
+"""What a model still says to nobody."""
 
 
 async def test_one_message_reaches_the_model_as_it_is(old: Bridge) -> None:
@@ -172,14 +176,20 @@ async def test_a_failure_of_the_provider_is_told_as_what_it_is(
     assert (told.value.status_code, told.value.code) == (status, code)
 
 
+def _unhurried(text: str) -> list[str | Pause | Wait]:
+    """Return pieces that come one by one, and no end after them."""
+    pieces = [piece for letter in text for piece in (letter, Pause(seconds=0.01))]
+    return [*pieces, Wait(gate=asyncio.Event())]
+
+
 def silence(gate: asyncio.Event) -> StreamReply:
-    """Return an answer that begins when it may, and never ends."""
-    return answer(Wait(gate=gate), message("late", pieces=["late", Wait(gate=asyncio.Event())]))
+    """Return an answer that begins when it may."""
+    return answer(Wait(gate=gate), message(LATE, pieces=_unhurried(LATE)))
 
 
 def begun(gate: asyncio.Event) -> StreamReply:
-    """Return an answer that goes on when it may, and never ends."""
-    return answer(message("begunlate", pieces=["begun", Wait(gate=gate), *"late", Wait(gate=asyncio.Event())]))
+    """Return an answer that goes on when it may."""
+    return answer(message(f"begun{LATE}", pieces=["begun", Wait(gate=gate), *_unhurried(LATE)]))
 
 
 @pytest.mark.parametrize("reply", [silence, begun])
@@ -194,7 +204,7 @@ async def test_a_client_that_leaves_interrupts_its_turn(
     await serve_another_turn(old)
     asked.cancel()
     await asyncio.wait([asked])
-    # This Codex lets go of a stream when it next hears from it.
+    # This Codex lets go of a stream when it hears from it again, at the second or third piece.
     await serve_another_turn(old)
     gate.set()
     async with asyncio.timeout(PATIENCE_S):
