@@ -11,7 +11,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.web import serving
-from turnbridge.web.serving import HttpServer
+from turnbridge.web.serving import PROBES, HttpServer
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +88,16 @@ async def test_stopped_at_once_it_waits_for_nobody() -> None:
         assert not asking.done()
         over.set()
         await asking
+
+
+async def test_clients_that_vanish_without_a_word_are_looked_for_within_minutes() -> None:
+    async with served(hello) as (server, _, client):
+        await client.get("/")
+        (connection,) = server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, interval, count = (accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in PROBES)
+        assert idle + interval * count <= 180
 
 
 async def test_answers_tell_the_date_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
