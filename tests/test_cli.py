@@ -5,11 +5,12 @@ import contextlib
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,16 +202,31 @@ async def test_a_data_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     assert await run(tmp_path, "serve", "--demo", "--port", "0") == Finished(EXIT_CONFIG, "", words)
 
 
-@pytest.mark.parametrize("streams", ["<&- >&- 2>&-", "2>/dev/full"], ids=["closed", "full"])
-async def test_it_serves_also_if_nobody_can_read_what_it_writes(tmp_path: Path, streams: str) -> None:
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """Return a pipe that has no room, and that nobody reads."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b" " * select.PIPE_BUF)
+    os.set_blocking(writing, True)
+    yield writing
+    os.close(writing)
+    os.close(reading)
+
+
+@pytest.mark.parametrize("streams", ["<&- >&- 2>&-", "2>/dev/full", "2>&{unread}"], ids=["closed", "full", "unread"])
+async def test_it_serves_also_if_nobody_can_read_what_it_writes(tmp_path: Path, streams: str, unread: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
-        *("sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, "-m", "turnbridge", "serve", "--demo"),
-        *("--port", str(port)),
+        *("bash", "-c", f'exec "$@" {streams.format(unread=unread)}', "bash", sys.executable, "-m", "turnbridge"),
+        *("serve", "--demo", "--port", str(port)),
         env=environment(tmp_path),
         cwd=tmp_path,
         stdout=asyncio.subprocess.DEVNULL,
+        pass_fds=(unread,),
     )
     try:
         async with asyncio.timeout(PATIENCE_S), httpx2.AsyncClient(trust_env=False) as client:

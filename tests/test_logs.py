@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -184,3 +185,19 @@ def test_json_can_be_asked_for_at_a_terminal(
 def test_an_unknown_level_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="use debug, info, warning, error or critical"):
         configure_logging("chatty")
+
+
+def test_whoever_reads_the_log_again_is_told_how_much_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwritable(_: str) -> int:
+        raise BlockingIOError
+
+    configure_logging("info")
+    log = structlog.get_logger()
+    with monkeypatch.context() as nobody_reads:
+        nobody_reads.setattr(sys.stderr, "write", unwritable)
+        for number in range(3):
+            log.info("lost", number=number)
+    log.info("seen")
+    assert [(line["event"], line.get("lines")) for line in lines(capsys)] == [("seen", None), ("log_lines_lost", 3)]

@@ -5,7 +5,6 @@ Both end in the same form. Secrets are removed by the name they are logged under
 local variables.
 """
 
-import contextlib
 import io
 import json
 import logging
@@ -19,6 +18,8 @@ from typing import TextIO
 import msgspec
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+from turnbridge.log_output import LogOutput
 
 SECRET_NAME = re.compile(
     r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credential|private[-_]?key|bearer|token$",
@@ -52,29 +53,30 @@ def configure_logging(level: str = "info", *, json: bool | None = None) -> None:
         raise ValueError(f"Unknown log level {level!r}: use debug, info, warning, error or critical.")
     as_json = not sys.stderr.isatty() if json is None else json
     form: list[Processor] = [_line] if as_json else _readable_form()
+    output = LogOutput(sys.stderr)
     structlog.configure(
         processors=form,
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=lambda *_: _LineLogger(sys.stderr),
+        logger_factory=lambda *_: _LineLogger(output),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *form],
     )
-    _route_standard_logging(formatter, threshold)
+    _route_standard_logging(logging.StreamHandler(output), formatter, threshold)
 
 
 class _LineLogger:
-    """Writes lines, and drops those that cannot be written: that nobody reads the log is no reason to stop serving."""
+    """Writes lines, and says in the log how many were lost before."""
 
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
+    def __init__(self, output: LogOutput) -> None:
+        self._output = output
 
     def msg(self, message: str) -> None:
-        with contextlib.suppress(OSError):
-            self._file.write(f"{message}\n")
-            self._file.flush()
+        if self._output.write(f"{message}\n") and self._output.lost:
+            lost, self._output.lost = self._output.lost, 0
+            structlog.get_logger().warning("log_lines_lost", lines=lost)
 
     debug = info = warning = error = critical = exception = msg
 
@@ -156,8 +158,7 @@ def _line(logger: WrappedLogger, method: str, event: EventDict) -> str:
         return json.dumps({**event, "timestamp": msgspec.to_builtins(now)}, default=repr)
 
 
-def _route_standard_logging(formatter: logging.Formatter, threshold: int) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+def _route_standard_logging(handler: logging.Handler, formatter: logging.Formatter, threshold: int) -> None:
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers = [handler]

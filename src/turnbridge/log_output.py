@@ -1,0 +1,58 @@
+"""Stderr as the log is written to it: without ever waiting for whoever reads it.
+
+A program that starts the gateway with a pipe for its stderr, and does not read it, would else stop the gateway at
+the first line that the pipe has no room for, after some hundred requests.
+"""
+
+import contextlib
+import os
+import select
+import stat
+from typing import TextIO
+
+
+class LogOutput:
+    """Writes whole lines to a file, and drops and counts those that cannot be written."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._pipe = _pipe_of(file)
+        self._torn = False
+        self.lost = 0
+        """Lines that were dropped."""
+
+    def write(self, line: str) -> bool:
+        """Write a line, and tell whether it was written."""
+        written = False
+        with contextlib.suppress(OSError):
+            written = self._write_to_file(line) if self._pipe is None else self._write_to_pipe(self._pipe, line)
+        self.lost += not written
+        return written
+
+    def flush(self) -> None:
+        """Do nothing: lines are written at once."""
+
+    def _write_to_file(self, line: str) -> bool:
+        self._file.write(line)
+        self._file.flush()
+        return True
+
+    def _write_to_pipe(self, pipe: int, line: str) -> bool:
+        rest = memoryview((("\n" if self._torn else "") + line).encode(errors="backslashreplace"))
+        while rest:
+            # A pipe that can be written to has room for this much.
+            part, rest = rest[: select.PIPE_BUF], rest[select.PIPE_BUF :]
+            if not select.select((), (pipe,), (), 0)[1]:
+                return False
+            os.write(pipe, part)
+            self._torn = bool(rest)
+        return True
+
+
+def _pipe_of(file: TextIO) -> int | None:
+    """Return the descriptor of a pipe; nothing else stops taking lines because nobody reads them."""
+    with contextlib.suppress(OSError, ValueError):
+        descriptor = file.fileno()
+        if hasattr(select, "PIPE_BUF") and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return descriptor
+    return None
