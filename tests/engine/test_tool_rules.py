@@ -71,6 +71,18 @@ async def test_the_models_order_is_kept_for_the_client_and_for_a_replay() -> Non
     assert rules.leg == Leg(items=(call("a"), known, call("b")), shown=("a", "b"))
 
 
+async def test_a_search_keeps_its_place_among_what_the_model_said() -> None:
+    thought, search = ReasoningDone("rs", ("Hm.",), (), "S"), WebSearchDone("ws", {"type": "search"})
+    order = ("rs", "ws", "fc_b")
+    wrong: list[TurnEvent] = [called("a", "{"), CallsAwaited(USAGE, ("fc_a", ""))]
+    _, rules, backend = await applied(ASKED, [wrong], [[thought, search, called("b"), CallsAwaited(USAGE, order)]])
+    ((), (correction,)) = backend.added
+    found: JsonObject = {"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}}
+    known = Reasoning(id="rs", summary=("Hm.",), content=None, encrypted="S")
+    assert rules.leg is not None
+    assert rules.leg.items == (call("a", "{"), correction, known, RawItem(item=found), call("b"))
+
+
 async def test_a_client_that_runs_one_call_at_a_time_is_given_the_first() -> None:
     events, rules, _ = await applied(
         replace(ASKED, parallel_calls=False), [[called("a"), called("b"), CallsAwaited(USAGE)]]

@@ -27,6 +27,7 @@ from turnbridge.turn.items import (
     FunctionCall,
     FunctionCallOutput,
     Item,
+    Json,
     JsonObject,
     Message,
     RawItem,
@@ -101,7 +102,7 @@ class ToolRules:
 
     def _restore_order(self, order: Sequence[str]) -> None:
         """Put what the model said in its last response into the order in which it said it."""
-        place = {item_id: number for number, item_id in enumerate(order)}
+        place: dict[Json, int] = {item_id: number for number, item_id in enumerate(order)}
         before = [item for item in self._said if _id_of(item) not in place]
         self._said = [*before, *sorted((i for i in self._said if _id_of(i) in place), key=lambda i: place[_id_of(i)])]
 
@@ -161,8 +162,8 @@ class ToolRules:
         return rest, self._conversation.run([reminder])
 
 
-def _id_of(item: Item) -> str:
-    return "" if isinstance(item, RawItem) else item.id or ""
+def _id_of(item: Item) -> Json:
+    return item.item.get("id") if isinstance(item, RawItem) else item.id
 
 
 def _item_of(event: TurnEvent) -> Item | None:
