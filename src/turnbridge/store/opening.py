@@ -51,9 +51,10 @@ class OpeningDatabase:
             return self._opened
 
     async def _open(self) -> Database:
-        now = asyncio.get_running_loop().time()
-        if self._failure is not None and now - self._failed_at < PEACE_S:
-            raise self._failure
+        loop = asyncio.get_running_loop()
+        if self._failure is not None and loop.time() - self._failed_at < PEACE_S:
+            # The trace of those who heard it before would keep their requests in memory.
+            raise self._failure.with_traceback(None)
         try:
             database = await self._connect()
             try:
@@ -62,6 +63,6 @@ class OpeningDatabase:
                 await database.aclose()
                 raise
         except BackendUnavailable as error:
-            self._failure, self._failed_at = error, now
+            self._failure, self._failed_at = error, loop.time()
             raise
         return database
