@@ -128,7 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
         runs = answer.record.status in RUNNING
         if cancelled:
             record = replace(answer.record, status=CANCELLED)
-            assert self._runner.run(self.store.cancel_response(record)) == runs
+            assert self._runner.run(self.store.finish_response(record)) == runs
         else:
             record = replace(answer.record, status="completed", body={"said": said})
             outputs = self._items(said)

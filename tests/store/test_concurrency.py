@@ -99,7 +99,7 @@ async def test_a_response_that_is_ended_and_cancelled_at_once_ends_once(store: S
         await store.add_response(response(name, status=IN_PROGRESS), continues=None, inputs=[], lease_until=1)
         finished, cancelled = await asyncio.gather(
             store.finish_response(response(name), outputs=items("b"), events=None),
-            other.cancel_response(response(name, status=CANCELLED)),
+            other.finish_response(response(name, status=CANCELLED)),
         )
         assert finished != cancelled
         assert await names_of(store, name) == ([], ["b"] if finished else [])

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import sqlite3
 import stat
-from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -12,7 +11,7 @@ import pytest
 
 from tests.store.samples import OWNER, chat, items, names_of, response, say
 from turnbridge.store import opening, sqlite
-from turnbridge.store.database import ConnectedDatabase
+from turnbridge.store.database import Database
 from turnbridge.store.migrations import migrate
 from turnbridge.store.open import SqlStore, database_at, open_store, store_at, store_url
 from turnbridge.turn.errors import BackendUnavailable
@@ -54,7 +53,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Pa
 
 async def test_on_a_full_disk_nothing_is_half_written_and_reading_goes_on(tmp_path: Path) -> None:
     database = await database_at(store_url(tmp_path))
-    await database.write(partial(migrate, dialect=database.dialect))
+    await database.write(migrate)
     store = SqlStore(database, now=lambda: 0)
     await say(store, "r1", ["a"], ["b"])
     await database.write(lambda tx: tx.execute("PRAGMA max_page_count = 1"))
@@ -93,7 +92,7 @@ async def test_who_waits_for_a_server_that_does_not_answer_hears_it_with_the_fir
     monkeypatch.setattr(opening, "PEACE_S", 0.1)
     attempts = 0
 
-    async def slow() -> ConnectedDatabase:
+    async def slow() -> Database:
         nonlocal attempts
         attempts += 1
         await asyncio.sleep(0.2)

@@ -57,7 +57,7 @@ async def made(url: str, versions: int, *statements: str) -> None:
     database = await database_at(url)
 
     async def make(tx: Transaction) -> None:
-        await migrate(tx, database.dialect, VERSIONS[:versions])
+        await migrate(tx, VERSIONS[:versions])
         for statement in statements:
             await tx.execute(statement)
 
@@ -94,7 +94,7 @@ async def test_a_later_step_keeps_the_rows_and_runs_once(bare: str) -> None:
     database = await database_at(bare)
     later = (*VERSIONS, ("ALTER TABLE items ADD COLUMN later TEXT", "UPDATE items SET later = 'x'"))
     for _ in range(2):
-        await database.write(partial(migrate, dialect=database.dialect, versions=later))
+        await database.write(partial(migrate, versions=later))
     assert await database.read(lambda tx: tx.rows(str, "SELECT later FROM items")) == ["x", "x"]
     assert await names_of(store, "r1") == (["a"], ["b"])
     await database.aclose()
@@ -111,7 +111,7 @@ async def test_a_step_that_fails_changes_nothing(bare: str) -> None:
         ("DELETE FROM items", "ALTER TABLE items ADD COLUMN later TEXT", "SELECT nothing FROM nowhere"),
     )
     with pytest.raises(BackendUnavailable):
-        await database.write(partial(migrate, dialect=database.dialect, versions=broken))
+        await database.write(partial(migrate, versions=broken))
     await database.aclose()
     again = await open_store(bare)
     assert await names_of(again, "r1") == (["a"], ["b"])

@@ -20,7 +20,6 @@ ATTEMPTS: dict[str, tuple[Callable[[SqlStore], Awaitable[object]], object]] = {
         lambda store: store.finish_response(replace(response("run"), owner=STRANGER), outputs=[], events=None),
         False,
     ),
-    "cancel": (lambda store: store.cancel_response(replace(response("run"), owner=STRANGER)), False),
     "delete response": (lambda store: store.delete_response(STRANGER, "r1"), False),
     "items": (lambda store: store.items(STRANGER, ["a", "call"]), {}),
     "calls": (lambda store: store.answers_with_calls(STRANGER, ["one"]), []),

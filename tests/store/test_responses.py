@@ -99,8 +99,8 @@ async def test_a_response_ends_once(store: SqlStore) -> None:
     running = response("r1", status=QUEUED)
     cancelled, completed = (replace(running, status=status) for status in (CANCELLED, "completed"))
     await store.add_response(running, continues=None, inputs=items("a"), lease_until=100)
-    assert await store.cancel_response(cancelled)
-    assert not await store.cancel_response(cancelled)
+    assert await store.finish_response(cancelled)
+    assert not await store.finish_response(cancelled)
     assert not await store.finish_response(completed, outputs=items("b"), events=b"x")
     assert await store.response(OWNER, "r1") == cancelled
     assert await names_of(store, "r1") == (["a"], [])
@@ -126,7 +126,7 @@ async def test_a_lease_is_extended_while_a_response_runs_and_lost_without(store:
     assert await store.extend_leases(["r1", "done", "nobody"], 300) == {"r1"}
     assert await store.extend_leases([], 300) == set()
     assert [lost.id for lost in await store.lost_responses(250)] == ["r2"]
-    await store.cancel_response(response("r2", status=CANCELLED))
+    await store.finish_response(response("r2", status=CANCELLED))
     await store.finish_response(response("r1"), outputs=[], events=None)
     assert await store.lost_responses(10_000) == []
     assert await store.extend_leases(["r1", "r2"], 20_000) == set()

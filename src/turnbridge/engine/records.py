@@ -131,9 +131,9 @@ class ResponseStore(Protocol):
         ...
 
     async def finish_response(
-        self, record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None
+        self, record: ResponseRecord, *, outputs: Sequence[KeptItem] = (), events: bytes | None = None
     ) -> bool:
-        """Keep the end of a running response, and its stream; False if it was cancelled or deleted meanwhile."""
+        """Keep the end of a running response, and its stream; False if it does not run: a response ends once."""
         ...
 
     async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
@@ -142,10 +142,6 @@ class ResponseStore(Protocol):
 
     async def response_events(self, owner: str, response_id: str) -> bytes | None:
         """Return the stream that was kept with a response, if one was."""
-        ...
-
-    async def cancel_response(self, record: ResponseRecord) -> bool:
-        """Replace a running response by its cancelled form; False if it does not run."""
         ...
 
     async def delete_response(self, owner: str, response_id: str) -> bool:

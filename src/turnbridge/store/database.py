@@ -9,7 +9,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from turnbridge.turn.errors import BackendUnavailable
 
@@ -53,6 +53,8 @@ class Dialect:
 class Transaction(ABC):
     """The statements of one piece of work."""
 
+    dialect: ClassVar[Dialect]
+
     @abstractmethod
     async def fetch(self, sql: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
         """Run a statement and return its rows."""
@@ -95,15 +97,6 @@ class Database(Protocol):
 
     async def aclose(self) -> None:
         """Finish what was begun, and disconnect."""
-        ...
-
-
-class ConnectedDatabase(Database, Protocol):
-    """A database that has been reached; its tables may be those of another version."""
-
-    @property
-    def dialect(self) -> Dialect:
-        """Return its own words."""
         ...
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from turnbridge.store.database import Dialect, Transaction
+from turnbridge.store.database import Transaction
 from turnbridge.store.schema import VERSIONS
 from turnbridge.turn.errors import BackendUnavailable
 
 
-async def migrate(tx: Transaction, dialect: Dialect, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
+async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
     """Run the steps that the database does not have yet; refuse one that has more than we know."""
-    for statement in dialect.before_migrating:
+    for statement in tx.dialect.before_migrating:
         await tx.execute(statement)
     await tx.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
     found = await tx.row(int, "SELECT version FROM schema_version")
@@ -22,7 +22,7 @@ async def migrate(tx: Transaction, dialect: Dialect, versions: Sequence[Sequence
         )
     for step in versions[have:]:
         for statement in step:
-            await tx.execute(statement.format_map(dialect.names))
+            await tx.execute(statement.format_map(tx.dialect.names))
     if found is None:
         await tx.execute("INSERT INTO schema_version (version) VALUES ($1)", len(versions))
     elif have < len(versions):

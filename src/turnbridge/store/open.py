@@ -7,7 +7,7 @@ from pathlib import Path
 
 from turnbridge.store.chats import Chats
 from turnbridge.store.conversations import Conversations
-from turnbridge.store.database import ConnectedDatabase
+from turnbridge.store.database import Database
 from turnbridge.store.export import Export
 from turnbridge.store.opening import OpeningDatabase
 from turnbridge.store.responses import Responses
@@ -53,7 +53,7 @@ async def open_store(url: str, *, now: Callable[[], float] = time.time) -> SqlSt
     return store
 
 
-async def database_at(url: str) -> ConnectedDatabase:
+async def database_at(url: str) -> Database:
     """Return the database behind a URL, with whatever tables it has."""
     file = sqlite_file(url)
     if file is not None:

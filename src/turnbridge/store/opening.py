@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeVar
 
-from turnbridge.store.database import ConnectedDatabase, Database, Work
+from turnbridge.store.database import Database, Work
 from turnbridge.store.migrations import migrate
 from turnbridge.turn.errors import BackendUnavailable
 
@@ -18,7 +17,7 @@ PEACE_S = 5.0
 class OpeningDatabase:
     """A database behind the door: a gateway need not wait for it, and goes on if it cannot be opened."""
 
-    def __init__(self, connect: Callable[[], Awaitable[ConnectedDatabase]]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Database]]) -> None:
         self._connect = connect
         self._opened: Database | None = None
         self._opening = asyncio.Lock()
@@ -58,7 +57,7 @@ class OpeningDatabase:
         try:
             database = await self._connect()
             try:
-                await database.write(partial(migrate, dialect=database.dialect))
+                await database.write(migrate)
             except BaseException:
                 await database.aclose()
                 raise

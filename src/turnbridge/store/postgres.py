@@ -51,6 +51,8 @@ DIALECT = Dialect(
 class PostgresTransaction(Transaction):
     """Statements on a connection."""
 
+    dialect = DIALECT
+
     def __init__(self, connection: "PoolConnectionProxy[asyncpg.Record]") -> None:
         self._connection = connection
 
@@ -65,8 +67,6 @@ class PostgresTransaction(Transaction):
 
 class PostgresDatabase:
     """A Postgres database."""
-
-    dialect = DIALECT
 
     def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
         self._pool = pool

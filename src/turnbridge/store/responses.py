@@ -60,26 +60,31 @@ class Responses(Part):
         await self._database.write(add)
 
     async def finish_response(
-        self, record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None
+        self, record: ResponseRecord, *, outputs: Sequence[KeptItem] = (), events: bytes | None = None
     ) -> bool:
         """Keep the end of a running response, and its stream; False if it does not run."""
+        body = msgspec.json.encode(record.body)
 
         async def finish(tx: Transaction) -> bool:
-            segment = await _end(tx, record, events)
+            segment = await tx.row(
+                int,
+                f"""
+                UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
+                WHERE id = $1 AND owner = $2 AND {IS_RUNNING} RETURNING segment
+                """,
+                record.id,
+                record.owner,
+                record.status,
+                body,
+                events,
+                len(body) + len(events or b""),
+            )
             if segment is None:
                 return False
             await add_outputs(tx, record.owner, segment, outputs)
             return True
 
         return await self._database.write(finish)
-
-    async def cancel_response(self, record: ResponseRecord) -> bool:
-        """Replace a running response by its cancelled form; False if it does not run."""
-
-        async def cancel(tx: Transaction) -> bool:
-            return await _end(tx, record, None) is not None
-
-        return await self._database.write(cancel)
 
     async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
         """Return a response."""
@@ -142,24 +147,6 @@ class Responses(Part):
         """Return the responses that should run, and whose lease has ended."""
         sql = f"SELECT {RECORD} FROM responses WHERE lease_until < $1 AND {IS_RUNNING} ORDER BY created_at, id"
         return await self._database.read(lambda tx: tx.rows(_record, sql, now))
-
-
-async def _end(tx: Transaction, record: ResponseRecord, events: bytes | None) -> int | None:
-    """Replace a running response by how it ended; return its segment."""
-    body = msgspec.json.encode(record.body)
-    return await tx.row(
-        int,
-        f"""
-        UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
-        WHERE id = $1 AND owner = $2 AND {IS_RUNNING} RETURNING segment
-        """,
-        record.id,
-        record.owner,
-        record.status,
-        body,
-        events,
-        len(body) + len(events or b""),
-    )
 
 
 def _record(response_id: str, owner: str, created_at: int, status: str, background: int, body: bytes) -> ResponseRecord:

@@ -53,6 +53,8 @@ def sqlite_text(sql: str) -> str:
 class SqliteTransaction(Transaction):
     """Statements on a connection; none of them ever waits for the event loop."""
 
+    dialect = DIALECT
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
@@ -67,8 +69,6 @@ class SqliteTransaction(Transaction):
 
 class SqliteDatabase:
     """A SQLite file."""
-
-    dialect = DIALECT
 
     def __init__(self, path: Path) -> None:
         self._writer, *readers = self._lanes = [_Lane(path) for _ in range(1 + READERS)]

@@ -62,7 +62,7 @@ class StoredResponses:
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="cancelled"), code="not_in_background")
         if is_running(record):
-            await self._state.store.cancel_response(
+            await self._state.store.finish_response(
                 replace(record, status=CANCELLED, body={**record.body, "status": CANCELLED})
             )
             # It may have ended of itself at this very moment.
