@@ -189,7 +189,7 @@ def _store(settings: Settings) -> SqlStore | None:
     return store_at(settings.database_url or store_url(settings.data_dir))
 
 
-async def _look_after(store: Store, settings: Settings) -> None:
+async def _look_after(store: SqlStore, settings: Settings) -> None:
     """Remove what is too old or too much, now and then, until cancelled."""
     while True:
         try:

@@ -19,9 +19,9 @@ from tests.store.samples import (
     say,
     told,
 )
-from turnbridge.engine.records import IN_PROGRESS, Pruned, StoreFigures
+from turnbridge.engine.records import IN_PROGRESS
 from turnbridge.store.open import SqlStore, open_store, sqlite_file
-from turnbridge.store.upkeep import BATCH
+from turnbridge.store.upkeep import BATCH, Pruned, StoreFigures
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ Everything belongs to an owner; to anybody else it does not exist. Items and ans
 does not look inside.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -88,31 +88,8 @@ class ChatQuery:
     newest_first: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFigures:
-    """How much is kept."""
-
-    responses: int
-    conversations: int
-    chats: int
-    items: int
-    bytes: int
-    """The JSON that is kept, which is what the bound counts; the files around it are larger."""
-    oldest: int | None
-    """When the oldest of it was made."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
-    """What was removed."""
-
-    responses: int
-    conversations: int
-    chats: int
-
-
-class ResponseStore(Protocol):
-    """Keeps responses. Each method is one transaction: it happens whole, or not at all."""
+class Store(Protocol):
+    """Keeps responses, conversations and chat completions. Each method happens whole, or not at all."""
 
     async def add_response(
         self,
@@ -168,10 +145,6 @@ class ResponseStore(Protocol):
         """Return the responses that should run, and whose lease has ended."""
         ...
 
-
-class ConversationStore(Protocol):
-    """Keeps conversations."""
-
     async def add_conversation(self, record: ConversationRecord, items: Sequence[KeptItem]) -> None:
         """Keep a conversation with its first items."""
         ...
@@ -200,10 +173,6 @@ class ConversationStore(Protocol):
         """Remove an item from a conversation, and from every history that shares it; False if there is none."""
         ...
 
-
-class ChatStore(Protocol):
-    """Keeps chat completions."""
-
     async def add_chat(self, record: ChatRecord) -> None:
         """Keep a chat completion."""
         ...
@@ -222,28 +191,4 @@ class ChatStore(Protocol):
 
     async def delete_chat(self, owner: str, chat_id: str) -> bool:
         """Remove a chat completion; False if there is none."""
-        ...
-
-
-class Store(ResponseStore, ConversationStore, ChatStore, Protocol):
-    """Everything that is kept, and its upkeep."""
-
-    async def prune(self, *, made_before: int | None = None, most_bytes: int | None = None) -> Pruned:
-        """Remove what is too old, then the oldest until the rest fits; running responses stay."""
-        ...
-
-    async def figures(self) -> StoreFigures:
-        """Return how much is kept."""
-        ...
-
-    def export(self) -> AsyncIterator[JsonObject]:
-        """Yield everything, one object a line, each with its kind and owner."""
-        ...
-
-    async def vacuum(self) -> None:
-        """Give the room of removed rows back to the system."""
-        ...
-
-    async def aclose(self) -> None:
-        """Finish what is being written, and let go of the database."""
         ...

@@ -7,7 +7,7 @@ import msgspec
 from turnbridge.engine.records import ConversationRecord, History, KeptItem
 from turnbridge.store.database import Transaction
 from turnbridge.store.part import Part
-from turnbridge.store.segments import CHAIN, add_segment, decoded, history, remove_unneeded
+from turnbridge.store.segments import CHAIN, add_segment, decoded, history, remove, segment_and_size
 from turnbridge.turn.items import JsonObject
 
 TOUCH = "UPDATE conversations SET changed_at = $3 WHERE id = $1 AND owner = $2 RETURNING head"
@@ -56,14 +56,9 @@ class Conversations(Part):
 
     async def delete_conversation(self, owner: str, conversation_id: str) -> bool:
         """Remove a conversation, and those of its items that no response needs; False if there is none."""
-        sql = "DELETE FROM conversations WHERE id = $1 AND owner = $2 RETURNING head"
-
-        async def delete(tx: Transaction) -> bool:
-            heads = await tx.rows(int, sql, conversation_id, owner)
-            await remove_unneeded(tx, heads)
-            return bool(heads)
-
-        return await self._database.write(delete)
+        sql = "DELETE FROM conversations WHERE id = $1 AND owner = $2 RETURNING head, size"
+        count, _ = await self._database.write(lambda tx: remove(tx, sql, conversation_id, owner))
+        return count > 0
 
     async def conversation_history(self, owner: str, conversation_id: str) -> History | None:
         """Return all items of a conversation, as inputs."""
@@ -94,7 +89,7 @@ class Conversations(Part):
                 DELETE FROM items WHERE id = $2 AND segment IN (SELECT id FROM chain)
                 RETURNING segment, length(body)
             """
-            removed = [] if head is None else await tx.rows(_removed, CHAIN.format(start="$1") + sql, head, item_id)
+            removed = [] if head is None else await tx.rows(segment_and_size, CHAIN + sql, head, item_id)
             for segment, size in removed:
                 await tx.execute("UPDATE segments SET size = size - $2 WHERE id = $1", segment, size)
             return bool(removed)
@@ -125,7 +120,3 @@ async def extend_conversation(
 
 def _record(conversation_id: str, owner: str, created_at: int, metadata: bytes) -> ConversationRecord:
     return ConversationRecord(id=conversation_id, owner=owner, created_at=created_at, metadata=decoded(metadata))
-
-
-def _removed(segment: int, size: int) -> tuple[int, int]:
-    return segment, size

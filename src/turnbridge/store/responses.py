@@ -8,7 +8,7 @@ from turnbridge.engine.records import RUNNING, History, KeptItem, ResponseRecord
 from turnbridge.store.conversations import extend_conversation
 from turnbridge.store.database import Transaction, kept_text
 from turnbridge.store.part import Part
-from turnbridge.store.segments import add_outputs, add_segment, decoded, history, remove_unneeded
+from turnbridge.store.segments import add_outputs, add_segment, decoded, history, remove
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 
@@ -98,14 +98,9 @@ class Responses(Part):
 
     async def delete_response(self, owner: str, response_id: str) -> bool:
         """Remove a response, and what of its history nothing else needs; False if there is none."""
-        sql = "DELETE FROM responses WHERE id = $1 AND owner = $2 RETURNING segment"
-
-        async def delete(tx: Transaction) -> bool:
-            segments = await tx.rows(int, sql, response_id, owner)
-            await remove_unneeded(tx, segments)
-            return bool(segments)
-
-        return await self._database.write(delete)
+        sql = "DELETE FROM responses WHERE id = $1 AND owner = $2 RETURNING segment, size"
+        count, _ = await self._database.write(lambda tx: remove(tx, sql, response_id, owner))
+        return count > 0
 
     async def response_history(self, owner: str, response_id: str) -> History | None:
         """Return the history that ends with a response."""

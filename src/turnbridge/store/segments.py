@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from turnbridge.engine.records import History, KeptItem
-from turnbridge.store.database import Transaction, kept_text
+from turnbridge.store.database import Transaction, Value, kept_text
 from turnbridge.turn.items import JsonObject
 
 CHAIN = """
     WITH RECURSIVE chain (id, parent, depth) AS (
-        SELECT id, parent, 0 FROM segments WHERE id = {start}
+        SELECT id, parent, 0 FROM segments WHERE id = $1
         UNION ALL
         SELECT s.id, s.parent, chain.depth + 1 FROM segments s JOIN chain ON s.id = chain.parent
     )
@@ -28,8 +28,6 @@ REMOVE_UNNEEDED = """
         AND NOT EXISTS (SELECT 1 FROM conversations WHERE conversations.head = segments.id)
     RETURNING parent, size
 """
-
-_encode = msgspec.json.encode
 
 
 def decoded(body: bytes) -> JsonObject:
@@ -83,7 +81,7 @@ async def history(tx: Transaction, segment: int) -> History:
     """Return the items from the beginning to the end of a segment; the outputs are this segment's only."""
     found = await tx.rows(
         _placed,
-        CHAIN.format(start="$1")
+        CHAIN
         + """
         SELECT chain.depth, items.is_output, items.id, items.body
         FROM chain JOIN items ON items.segment = chain.id
@@ -98,22 +96,30 @@ async def history(tx: Transaction, segment: int) -> History:
     )
 
 
-async def remove_unneeded(tx: Transaction, segments: Sequence[int]) -> int:
-    """Remove those of the segments that nothing needs, then likewise those before them; return the bytes freed."""
-    freed = 0
-    while segments:
+async def remove(tx: Transaction, sql: str, *values: Value) -> tuple[int, int]:
+    """Remove rows that point at segments, and what nothing needs then; return how many rows, and the bytes of it all.
+
+    The statement returns the segment and the size of each row.
+    """
+    removed = await tx.rows(segment_and_size, sql, *values)
+    count, freed = len(removed), sum(size for _, size in removed)
+    while segments := sorted({segment for segment, _ in removed if segment is not None}):
         await tx.execute(LOCK, segments)
-        removed = await tx.rows(_removed, REMOVE_UNNEEDED, segments)
+        removed = await tx.rows(segment_and_size, REMOVE_UNNEEDED, segments)
         freed += sum(size for _, size in removed)
-        segments = sorted({parent for parent, _ in removed if parent is not None})
-    return freed
+    return count, freed
+
+
+def segment_and_size(segment: int | None, size: int) -> tuple[int | None, int]:
+    """Return the columns of a row as they are."""
+    return segment, size
 
 
 def _rows(
     owner: str, items: Sequence[KeptItem], first: int, is_output: int
 ) -> list[tuple[int, int, str, str, str | None, bytes]]:
     return [
-        (position, is_output, owner, item.id, _call_id(item), _encode(item.body))
+        (position, is_output, owner, item.id, _call_id(item), msgspec.json.encode(item.body))
         for position, item in enumerate(items, first)
     ]
 
@@ -125,7 +131,3 @@ def _call_id(item: KeptItem) -> str | None:
 
 def _placed(depth: int, is_output: int, item_id: str, body: bytes) -> tuple[bool, KeptItem]:
     return depth == 0 and is_output == 1, kept_item(item_id, body)
-
-
-def _removed(parent: int | None, size: int) -> tuple[int | None, int]:
-    return parent, size

@@ -4,14 +4,13 @@ Removing goes in batches, each a transaction of its own: a store with a million 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from turnbridge.engine.records import Pruned, StoreFigures
 from turnbridge.store.database import Transaction
 from turnbridge.store.part import Part
 from turnbridge.store.responses import IS_RUNNING
-from turnbridge.store.segments import remove_unneeded
+from turnbridge.store.segments import remove
 
 # A batch of removals takes some 20 ms, which is how long a request that writes may be held up.
 BATCH = 200
@@ -58,6 +57,29 @@ REMOVE = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFigures:
+    """How much is kept."""
+
+    responses: int
+    conversations: int
+    chats: int
+    items: int
+    bytes: int
+    """The JSON that is kept, which is what the bound counts; the files around it are larger."""
+    oldest: int | None
+    """When the oldest of it was made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was removed."""
+
+    responses: int
+    conversations: int
+    chats: int
+
+
 class Upkeep(Part):
     """The upkeep of a database."""
 
@@ -94,7 +116,7 @@ async def _remove_older(made_before: int, tx: Transaction) -> Counter[str]:
         ids.setdefault(kind, []).append(found)
     removed: Counter[str] = Counter()
     for kind, batch in ids.items():
-        count, _ = await _remove(tx, kind, batch)
+        count, _ = await remove(tx, REMOVE[kind], batch)
         removed[kind] += count
     return removed
 
@@ -106,17 +128,10 @@ async def _remove_excess(excess: int, tx: Transaction) -> tuple[Counter[str], in
     for kind, found in await tx.rows(_kind_and_id, OLDEST, ANY_AGE):
         if freed >= excess:
             break
-        count, size = await _remove(tx, kind, [found])
+        count, size = await remove(tx, REMOVE[kind], [found])
         removed[kind] += count
         freed += size
     return removed, freed
-
-
-async def _remove(tx: Transaction, kind: str, ids: Sequence[str]) -> tuple[int, int]:
-    """Remove these, and what nothing else needs; return how many there were, and the bytes."""
-    removed = await tx.rows(_segment_and_size, REMOVE[kind], ids)
-    segments = [segment for segment, _ in removed if segment is not None]
-    return len(removed), sum(size for _, size in removed) + await remove_unneeded(tx, segments)
 
 
 def _figures(responses: int, conversations: int, chats: int, items: int, size: int, oldest: int | None) -> StoreFigures:
@@ -127,7 +142,3 @@ def _figures(responses: int, conversations: int, chats: int, items: int, size: i
 
 def _kind_and_id(kind: str, found: str) -> tuple[str, str]:
     return kind, found
-
-
-def _segment_and_size(segment: int | None, size: int) -> tuple[int | None, int]:
-    return segment, size
