@@ -1,13 +1,16 @@
 """What the edges must provide to the engine."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import FilePart, FunctionCallOutput, Item
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
+
+Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
+"""The events of a turn, some at a time; the last batch ends in a `Terminal`."""
 
 
 class Conversation(Protocol):
@@ -23,16 +26,14 @@ class Conversation(Protocol):
         """Tell how faithfully the model is shown this thread: `exact`, or what is not, in short ASCII words."""
         ...
 
-    def run(
-        self, items: Sequence[Item] = (), request: TurnRequest | None = None
-    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Add `items`, let the model answer, and yield its events in batches; the last one ends in a `Terminal`.
+    def run(self, items: Sequence[Item] = (), request: TurnRequest | None = None) -> Batches:
+        """Add `items`, let the model answer, and yield its events.
 
         A `request` other than the one that the thread was opened for brings its own wishes for the turn.
         """
         ...
 
-    def resume(self, outputs: Sequence[FunctionCallOutput]) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    def resume(self, outputs: Sequence[FunctionCallOutput]) -> Batches:
         """Give the outputs that the turn waits for since its `CallsAwaited`, and yield events as `run` does."""
         ...
 

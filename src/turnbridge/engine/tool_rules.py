@@ -3,11 +3,10 @@
 Whatever the gateway itself says to the model to get there is part of the turn, and is recorded with it.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from turnbridge.engine.conformance import Conformance
-from turnbridge.engine.ports import Conversation
+from turnbridge.engine.ports import Batches, Conversation
 from turnbridge.engine.tool_calls import Leg
 from turnbridge.turn.errors import OutputRejected
 from turnbridge.turn.events import (
@@ -37,8 +36,6 @@ from turnbridge.turn.items import (
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 
-Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
-
 # A model that has been told twice what is wrong will not learn it the third time.
 MOST_CORRECTIONS = 2
 
@@ -55,7 +52,8 @@ class ToolRules:
         self._request = request
         self._strict = {tool.name: Conformance.for_schema(tool.parameters) for tool in request.tools if tool.strict}
         self._said: list[Item] = []
-        self._usage = Usage()
+        self.spent = Usage()
+        """The tokens of the legs and attempts that are over."""
         self._corrections = 0
         self._reminded = False
         # A search of the provider's is a call too, and one that nobody has to answer.
@@ -66,11 +64,6 @@ class ToolRules:
 
         In this turn, also before it waited for its client.
         """
-
-    @property
-    def spent(self) -> Usage:
-        """Return the tokens of the legs and attempts that are over."""
-        return self._usage
 
     @property
     def said(self) -> tuple[Item, ...]:
@@ -88,16 +81,16 @@ class ToolRules:
         if isinstance(ending, TextDelta):
             return batch, None
         if isinstance(ending, CallsAwaited):
-            self._usage += ending.usage
+            self.spent += ending.usage
             self._restore_order(ending.order)
             return self._judge_calls(batch, ending.order)
         if isinstance(ending, TurnCompleted):
-            self._usage += ending.usage
+            self.spent += ending.usage
             if self._request.must_call and not self._searched:
                 return self._remind(batch[:-1])
-            return [*batch[:-1], replace(ending, usage=self._usage)], None
+            return [*batch[:-1], replace(ending, usage=self.spent)], None
         if isinstance(ending, TurnIncomplete | TurnFailed) and not ending.usage.estimated:
-            return [*batch[:-1], replace(ending, usage=self._usage + ending.usage)], None
+            return [*batch[:-1], replace(ending, usage=self.spent + ending.usage)], None
         return batch, None
 
     def _restore_order(self, order: Sequence[str]) -> None:
@@ -124,7 +117,7 @@ class ToolRules:
             intervened=self.intervened,
         )
         passed = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone) or event in shown]
-        return [*passed, CallsAwaited(self._usage, order)], None
+        return [*passed, CallsAwaited(self.spent, order)], None
 
     def _problem(self, call: FunctionCallDone) -> str | None:
         rule = self._strict.get(call.name)
@@ -136,7 +129,7 @@ class ToolRules:
         """Answer the calls as failed, so that the model makes them again."""
         if self._corrections == MOST_CORRECTIONS:
             problem = f"The model called a strict tool with invalid arguments: {next(iter(problems.values()))}"
-            return [*rest, TurnFailed(OutputRejected(problem, code="invalid_tool_arguments"), self._usage)], None
+            return [*rest, TurnFailed(OutputRejected(problem, code="invalid_tool_arguments"), self.spent)], None
         self._corrections += 1
         self.intervened = True
         outputs = [
@@ -155,7 +148,7 @@ class ToolRules:
         """Ask once more for a call that the client requires."""
         if self._reminded:
             problem = "The model answered without the tool call that `tool_choice` requires."
-            return [*rest, TurnFailed(OutputRejected(problem, code="tool_call_missing"), self._usage)], None
+            return [*rest, TurnFailed(OutputRejected(problem, code="tool_call_missing"), self.spent)], None
         self._reminded = self.intervened = True
         reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
         self._said.append(reminder)

@@ -1,14 +1,14 @@
 """Runs one turn: shows the model the request, ends the answer where the client wants, checks it."""
 
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import OutputLimit
-from turnbridge.engine.ports import Backend, Conversation, MediaLoader, Tokenizer
+from turnbridge.engine.ports import Backend, Batches, Conversation, MediaLoader, Tokenizer
 from turnbridge.engine.ready_items import ready_items
 from turnbridge.engine.timing import TurnClock, Watch
 from turnbridge.engine.tool_calls import OpenCalls
@@ -20,7 +20,6 @@ from turnbridge.turn.events import (
     MessageStarted,
     ReasoningDelta,
     SummaryDelta,
-    Terminal,
     TextDelta,
     TurnCompleted,
     TurnEvent,
@@ -41,8 +40,6 @@ from turnbridge.turn.values import replace
 
 # Where a provider says that it gives no reasoning summaries.
 SUMMARY_PARAM = "reasoning.summary"
-
-Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 
 
 @dataclass(slots=True)
@@ -197,18 +194,18 @@ class TurnRunner:
         rule = _rule(request)
         if rule is None:
             return limited
-        return _checked(rule, limited) if request.streamed else self._repaired(rule, turn, limited)
+        return _checked(rule, turn.rules, limited) if request.streamed else self._repaired(rule, turn, limited)
 
     async def _repaired(self, rule: Conformance, turn: "_Turn", source: Batches) -> Batches:
         """Yield an answer that conforms; one that does not is first given one chance to be repaired."""
-        answer = await _whole(source)
-        problem = answer.problem(rule)
+        events = await _whole(source)
+        problem = _problem(rule, events)
         if problem is not None:
             correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
             turn.rules.intervened = True
-            answer = await _whole(self._limited(turn, turn.conversation.run([correction])))
-            problem = answer.problem(rule)
-        yield answer.events if problem is None else [*answer.events[:-1], _rejected(problem, answer.usage)]
+            events = await _whole(self._limited(turn, turn.conversation.run([correction])))
+            problem = _problem(rule, events)
+        yield events if problem is None else [*events[:-1], _rejected(problem, turn.rules.spent)]
 
     async def _limited(self, turn: "_Turn", source: Batches) -> Batches:
         """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there.
@@ -234,21 +231,16 @@ class TurnRunner:
                         # Codex gives no count for a turn that was interrupted.
                         yield [*events, _cut(cut, rules.spent + self._estimate(request, said))]
                         return
+                    ending = batch[-1]
+                    if isinstance(ending, TurnIncomplete) and ending.usage.estimated:
+                        # Nor for one that the provider cut off.
+                        counted = rules.spent + self._estimate(request, said)
+                        events = [*events[:-1], replace(ending, usage=counted)]
                     if events:
-                        ended = isinstance(batch[-1], TurnIncomplete)
-                        yield self._counted(events, request, said, rules.spent) if ended else events
+                        yield events
                     if following is not None:
                         break
                     clock.wait()
-
-    def _counted(
-        self, events: Sequence[TurnEvent], request: TurnRequest, said: Sequence[Sequence[TurnEvent]], spent: Usage
-    ) -> Sequence[TurnEvent]:
-        """Return the events with a count, if they are the end of an answer for which Codex has none."""
-        ending = events[-1]
-        if isinstance(ending, TurnIncomplete) and ending.usage.estimated:
-            return [*events[:-1], replace(ending, usage=spent + self._estimate(request, said))]
-        return events
 
     def _estimate(self, request: TurnRequest, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
@@ -291,48 +283,29 @@ def _cut(at: Literal["stop", "length"], usage: Usage) -> TurnEvent:
     return TurnCompleted(usage) if at == "stop" else TurnIncomplete("max_output_tokens", usage)
 
 
-class _Answer:
-    """A turn's events, and what the model's answer among them says."""
-
-    def __init__(self) -> None:
-        self.events: list[TurnEvent] = []
-
-    def add(self, batch: Sequence[TurnEvent]) -> None:
-        self.events += batch
-
-    @property
-    def usage(self) -> Usage:
-        last = self.events[-1]
-        if not isinstance(last, Terminal):
-            raise AssertionError("A turn's events end in a terminal one.")
-        return last.usage
-
-    def problem(self, rule: Conformance) -> str | None:
-        """Return what is wrong with the answer, if the model ended it: one that was cut off is as its client wished."""
-        ending = self.events[-1] if self.events else None
-        if not isinstance(ending, TurnCompleted) or ending.usage.estimated:
-            return None
-        narrated = {e.item_id for e in self.events if isinstance(e, MessageStarted) and e.phase == NARRATION}
-        spoken = (e.text for e in self.events if isinstance(e, TextDelta) and e.item_id not in narrated)
-        return rule.problem("".join(spoken))
-
-
-async def _whole(source: Batches) -> _Answer:
-    answer = _Answer()
+async def _whole(source: Batches) -> list[TurnEvent]:
     async with aclosing(source) as batches:
-        async for batch in batches:
-            answer.add(batch)
-    return answer
+        return [event async for batch in batches for event in batch]
 
 
-async def _checked(rule: Conformance, source: Batches) -> Batches:
+async def _checked(rule: Conformance, rules: ToolRules, source: Batches) -> Batches:
     """Yield a streamed answer; what a client has read cannot be taken back, so one that does not conform has failed."""
-    answer = _Answer()
+    events: list[TurnEvent] = []
     async with aclosing(source) as batches:
         async for batch in batches:
-            answer.add(batch)
-            problem = answer.problem(rule)
-            yield batch if problem is None else [*batch[:-1], _rejected(problem, answer.usage)]
+            events += batch
+            problem = _problem(rule, events)
+            yield batch if problem is None else [*batch[:-1], _rejected(problem, rules.spent)]
+
+
+def _problem(rule: Conformance, events: Sequence[TurnEvent]) -> str | None:
+    """Return what is wrong with an answer, if the model ended it: one that was cut off is as its client wished."""
+    ending = events[-1]
+    if not isinstance(ending, TurnCompleted) or ending.usage.estimated:
+        return None
+    narrated = {e.item_id for e in events if isinstance(e, MessageStarted) and e.phase == NARRATION}
+    spoken = (e.text for e in events if isinstance(e, TextDelta) and e.item_id not in narrated)
+    return rule.problem("".join(spoken))
 
 
 def _rule(request: TurnRequest) -> Conformance | None:
