@@ -53,7 +53,7 @@ def test_any_json_is_what_an_empty_schema_asks_for(value: Json) -> None:
 @settings(deadline=None)
 @given(st.text())
 def test_no_text_can_raise(text: str) -> None:
-    for conformance in (ANYTHING, Conformance.for_object()):
+    for conformance in (ANYTHING, Conformance.for_schema({"type": "object"})):
         found = conformance.problem(text)
         assert found is None or found.endswith(".")
 
@@ -241,7 +241,7 @@ def test_unusual_json_that_conforms_is_taken(schema: JsonObject, text: str) -> N
 
 
 def test_json_mode_asks_for_any_object() -> None:
-    conformance = Conformance.for_object()
+    conformance = Conformance.for_schema({"type": "object"})
     assert conformance.problem('{"a": [1, null]}') is None
     assert conformance.problem("[{}]") == (
         'The JSON does not match the schema: at the top level, the value is not of type "object".'

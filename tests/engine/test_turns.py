@@ -328,6 +328,13 @@ async def test_a_whole_answer_is_begun_again_however_far_it_had_come() -> None:
     assert await events_of(backend, ASKED) == [event for batch in saying("hello") for event in batch]
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_schema_that_is_none_fails_the_turn_and_gives_the_conversation_up(streamed: bool) -> None:
+    nonsense = replace(SCHEMA, schema={"type": "nonsense"})
+    (ended,) = await events_of(ScriptedBackend([saying(GOOD)]), replace(ASKED, output=nonsense, streamed=streamed))
+    assert failure(ended)[0] is InvalidRequest
+
+
 @pytest.mark.parametrize("read", [1, 2])
 async def test_closing_the_iterator_gives_the_conversation_up(read: int) -> None:
     backend = ScriptedBackend([saying("hel", "lo")])

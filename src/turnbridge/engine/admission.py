@@ -37,15 +37,11 @@ class Admission:
         self._shares: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._closed = False
+        self.closed = False
+        """Whether nobody is let in any more."""
         self.running = 0
         self.waited_s = 0.0
         """How long requests have waited, all together, whether they were let in or not."""
-
-    @property
-    def closed(self) -> bool:
-        """Tell whether nobody is let in any more."""
-        return self._closed
 
     @property
     def waiting(self) -> int:
@@ -76,7 +72,7 @@ class Admission:
 
     def close(self) -> None:
         """Let nobody in any more; those who wait are told so."""
-        self._closed = True
+        self.closed = True
         for queue in self._queues.values():
             for waiting in queue:
                 if not waiting.admitted.done():
@@ -114,7 +110,7 @@ class Admission:
             del self._shares[client]
 
     async def _start_when_possible(self, client: str, turns: int) -> float:
-        if self._closed:
+        if self.closed:
             raise _closing()
         if not self._queues and self.running + turns <= self._rules.turns:
             self._start(turns)

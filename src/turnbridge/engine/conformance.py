@@ -86,11 +86,6 @@ class Conformance:
             raise InvalidRequest(f"Invalid schema: {_cut(message)}.", code="invalid_json_schema") from error
         return cls(schema=schema, validator=validator, registry=registry)
 
-    @classmethod
-    def for_object(cls) -> Self:
-        """Return the conformance of JSON mode: any object."""
-        return cls.for_schema({"type": "object"})
-
     def problem(self, text: str) -> str | None:
         """Return in a sentence what keeps `text` from being the JSON asked for; nothing if it is."""
         try:

@@ -50,7 +50,6 @@ class ToolRules:
     def __init__(self, conversation: Conversation, request: TurnRequest) -> None:
         self._conversation = conversation
         self._request = request
-        self._strict = {tool.name: Conformance.for_schema(tool.parameters) for tool in request.tools if tool.strict}
         self._said: list[Item] = []
         self.spent = Usage()
         """The tokens of the legs and attempts that are over."""
@@ -120,8 +119,8 @@ class ToolRules:
         return [*passed, CallsAwaited(self.spent, order)], None
 
     def _problem(self, call: FunctionCallDone) -> str | None:
-        rule = self._strict.get(call.name)
-        return rule.problem(call.arguments) if rule is not None else None
+        tool = next((tool for tool in self._request.tools if tool.strict and tool.name == call.name), None)
+        return None if tool is None else Conformance.for_schema(tool.parameters).problem(call.arguments)
 
     def _correct(
         self, rest: list[TurnEvent], calls: list[FunctionCallDone], problems: dict[str, str]

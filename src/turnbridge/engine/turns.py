@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
 from turnbridge.engine.limits import OutputLimit
@@ -31,6 +31,7 @@ from turnbridge.turn.items import (
     NARRATION,
     FunctionCallOutput,
     Item,
+    JsonObject,
     Message,
     TextPart,
     is_models,
@@ -141,9 +142,7 @@ class TurnRunner:
 
     def _turn(self, told: Told, served: Served, conversation: Conversation, source: Batches) -> "_Turn":
         served.fidelity = conversation.fidelity
-        turn = _Turn(told, conversation, TurnClock(self._watch, conversation), source)
-        turn.batches = self._shaped(turn, source)
-        return turn
+        return _Turn(told, conversation, TurnClock(self._watch, conversation), self._tokenizer, source)
 
     async def _again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> TurnRequest | None:
         """Return what to run instead of a turn that failed before it said anything, if something may help."""
@@ -187,32 +186,73 @@ class TurnRunner:
             return replace(ready, summary=None)
         return ready
 
-    def _shaped(self, turn: "_Turn", source: Batches) -> Batches:
-        """Return an answer of the shape that the client asked for."""
-        request = turn.told.request
-        limited = self._limited(turn, source)
-        rule = _rule(request)
-        if rule is None:
-            return limited
-        return _checked(rule, turn.rules, limited) if request.streamed else self._repaired(rule, turn, limited)
 
-    async def _repaired(self, rule: Conformance, turn: "_Turn", source: Batches) -> Batches:
+class _Turn:
+    """A turn that runs, in a conversation that is given up when it is over unless somebody keeps it."""
+
+    def __init__(
+        self, told: Told, conversation: Conversation, clock: TurnClock, tokenizer: Tokenizer, source: Batches
+    ) -> None:
+        self.told = told
+        self.conversation = conversation
+        self.rules = ToolRules(conversation, told.request)
+        self.kept = False
+        self._clock = clock
+        self._tokenizer = tokenizer
+        self.batches = self._shaped(source)
+
+    async def over(self) -> None:
+        """Listen no more."""
+        try:
+            await self.batches.aclose()
+        finally:
+            self._clock.stop()
+            if not self.kept:
+                self.conversation.close()
+
+    def _shaped(self, source: Batches) -> Batches:
+        """Return an answer of the shape that the client asked for."""
+        request = self.told.request
+        limited = self._limited(source)
+        match request.output:
+            case PlainText():
+                return limited
+            case AnyJsonObject():
+                schema: JsonObject = {"type": "object"}
+            case JsonOfSchema():
+                schema = request.output.schema
+            case _:
+                assert_never(request.output)
+        return self._checked(schema, limited) if request.streamed else self._repaired(schema, limited)
+
+    async def _checked(self, schema: JsonObject, source: Batches) -> Batches:
+        """Yield a streamed answer; what its client has read cannot be taken back, so one that is wrong has failed."""
+        rule = Conformance.for_schema(schema)
+        events: list[TurnEvent] = []
+        async with aclosing(source) as batches:
+            async for batch in batches:
+                events += batch
+                problem = _problem(rule, events)
+                yield batch if problem is None else [*batch[:-1], _rejected(problem, self.rules.spent)]
+
+    async def _repaired(self, schema: JsonObject, source: Batches) -> Batches:
         """Yield an answer that conforms; one that does not is first given one chance to be repaired."""
+        rule = Conformance.for_schema(schema)
         events = await _whole(source)
         problem = _problem(rule, events)
         if problem is not None:
             correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
-            turn.rules.intervened = True
-            events = await _whole(self._limited(turn, turn.conversation.run([correction])))
+            self.rules.intervened = True
+            events = await _whole(self._limited(self.conversation.run([correction])))
             problem = _problem(rule, events)
-        yield events if problem is None else [*events[:-1], _rejected(problem, turn.rules.spent)]
+        yield events if problem is None else [*events[:-1], _rejected(problem, self.rules.spent)]
 
-    async def _limited(self, turn: "_Turn", source: Batches) -> Batches:
+    async def _limited(self, source: Batches) -> Batches:
         """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there.
 
         Legs that only correct the model join the one that the client sees.
         """
-        request, rules, clock = turn.told.request, turn.rules, turn.clock
+        request, rules, clock = self.told.request, self.rules, self._clock
         limited = request.stop or request.max_output_tokens is not None
         limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer) if limited else None
         said: list[Sequence[TurnEvent]] = []
@@ -227,14 +267,14 @@ class TurnRunner:
                     events, cut = (allowed, None) if limit is None else limit.feed(allowed)
                     said.append(events)
                     if cut is not None:
-                        turn.conversation.close()
+                        self.conversation.close()
                         # Codex gives no count for a turn that was interrupted.
-                        yield [*events, _cut(cut, rules.spent + self._estimate(request, said))]
+                        yield [*events, _cut(cut, rules.spent + self._estimate(said))]
                         return
                     ending = batch[-1]
                     if isinstance(ending, TurnIncomplete) and ending.usage.estimated:
                         # Nor for one that the provider cut off.
-                        counted = rules.spent + self._estimate(request, said)
+                        counted = rules.spent + self._estimate(said)
                         events = [*events[:-1], replace(ending, usage=counted)]
                     if events:
                         yield events
@@ -242,7 +282,8 @@ class TurnRunner:
                         break
                     clock.wait()
 
-    def _estimate(self, request: TurnRequest, said: Sequence[Sequence[TurnEvent]]) -> Usage:
+    def _estimate(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
+        request = self.told.request
         shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
         told = [event for events in said for event in events]
         answer = "".join(event.text for event in told if isinstance(event, TextDelta))
@@ -257,27 +298,6 @@ class TurnRunner:
         )
 
 
-class _Turn:
-    """A turn that runs, in a conversation that is given up when it is over unless somebody keeps it."""
-
-    def __init__(self, told: Told, conversation: Conversation, clock: TurnClock, batches: Batches) -> None:
-        self.told = told
-        self.conversation = conversation
-        self.clock = clock
-        self.batches = batches
-        self.rules = ToolRules(conversation, told.request)
-        self.kept = False
-
-    async def over(self) -> None:
-        """Listen no more."""
-        try:
-            await self.batches.aclose()
-        finally:
-            self.clock.stop()
-            if not self.kept:
-                self.conversation.close()
-
-
 def _cut(at: Literal["stop", "length"], usage: Usage) -> TurnEvent:
     """Return the end of an answer that was cut where the client wished."""
     return TurnCompleted(usage) if at == "stop" else TurnIncomplete("max_output_tokens", usage)
@@ -288,16 +308,6 @@ async def _whole(source: Batches) -> list[TurnEvent]:
         return [event async for batch in batches for event in batch]
 
 
-async def _checked(rule: Conformance, rules: ToolRules, source: Batches) -> Batches:
-    """Yield a streamed answer; what a client has read cannot be taken back, so one that does not conform has failed."""
-    events: list[TurnEvent] = []
-    async with aclosing(source) as batches:
-        async for batch in batches:
-            events += batch
-            problem = _problem(rule, events)
-            yield batch if problem is None else [*batch[:-1], _rejected(problem, rules.spent)]
-
-
 def _problem(rule: Conformance, events: Sequence[TurnEvent]) -> str | None:
     """Return what is wrong with an answer, if the model ended it: one that was cut off is as its client wished."""
     ending = events[-1]
@@ -306,16 +316,6 @@ def _problem(rule: Conformance, events: Sequence[TurnEvent]) -> str | None:
     narrated = {e.item_id for e in events if isinstance(e, MessageStarted) and e.phase == NARRATION}
     spoken = (e.text for e in events if isinstance(e, TextDelta) and e.item_id not in narrated)
     return rule.problem("".join(spoken))
-
-
-def _rule(request: TurnRequest) -> Conformance | None:
-    match request.output:
-        case PlainText():
-            return None
-        case AnyJsonObject():
-            return Conformance.for_object()
-        case JsonOfSchema(schema=schema):
-            return Conformance.for_schema(schema)
 
 
 def _rejected(problem: str, usage: Usage) -> TurnFailed:

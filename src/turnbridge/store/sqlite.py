@@ -43,6 +43,7 @@ DIALECT = Dialect(
 )
 
 
+# To translate a statement takes 20 to 50 µs, and to run a small one 10.
 @lru_cache(maxsize=PREPARED_STATEMENTS)
 def sqlite_text(sql: str) -> str:
     """Return a statement in SQLite's words."""
