@@ -1,5 +1,7 @@
 """Values in writing, and how much there is in them."""
 
+import operator
+
 import pytest
 
 from turnbridge.turn.items import FilePart, FunctionCall, ImagePart, Json, Message, RawItem, TextPart
@@ -51,3 +53,11 @@ def test_what_python_takes_for_equal_differs_in_writing() -> None:
 )
 def test_the_size_of_a_value_is_that_of_all_that_is_in_it(value: object, expected: int) -> None:
     assert size(value) == expected
+
+
+def test_two_items_are_equal_or_unequal_by_what_the_model_sees_and_never_both() -> None:
+    item = FunctionCall(call_id="c", name="f", arguments="{}", id="fc_1")
+    renamed = FunctionCall(call_id="c", name="f", arguments="{}", id="fc_2")
+    other = FunctionCall(call_id="c", name="g", arguments="{}", id="fc_1")
+    assert (operator.eq(item, renamed), operator.ne(item, renamed)) == (True, False)
+    assert (operator.eq(item, other), operator.ne(item, other)) == (False, True)

@@ -18,6 +18,10 @@ class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AsSeen) and type(self) is type(other) and self._seen() == other._seen()
 
+    def __ne__(self, other: object) -> bool:
+        # A `Struct` has one of its own, which tells by identity.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self._seen())
 
