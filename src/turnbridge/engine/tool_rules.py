@@ -4,6 +4,7 @@ Whatever the gateway itself says to the model to get there is part of the turn, 
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from turnbridge.engine.conformance import Conformance
 from turnbridge.engine.ports import Batches, Conversation
@@ -35,6 +36,9 @@ from turnbridge.turn.items import (
 )
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
+
+Judged: TypeAlias = tuple[Sequence[TurnEvent], Batches | None]
+"""What the client may see, and how the turn goes on if it does not end here."""
 
 # A model that has been told twice what is wrong will not learn it the third time.
 MOST_CORRECTIONS = 2
@@ -69,8 +73,8 @@ class ToolRules:
         """Return what the model has said so far, as the items that a later turn sees of it."""
         return tuple(self._said)
 
-    def judge(self, batch: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
-        """Return what the client may see, and how the turn goes on if it does not end here."""
+    def judge(self, batch: Sequence[TurnEvent]) -> Judged:
+        """Apply the client's demands to some events."""
         # Nearly all of them are deltas, which need no judgement.
         for event in [event for event in batch if not isinstance(event, TextDelta)]:
             if (item := _item_of(event)) is not None:
@@ -98,9 +102,7 @@ class ToolRules:
         before = [item for item in self._said if _id_of(item) not in place]
         self._said = [*before, *sorted((i for i in self._said if _id_of(i) in place), key=lambda i: place[_id_of(i)])]
 
-    def _judge_calls(
-        self, batch: Sequence[TurnEvent], order: tuple[str, ...]
-    ) -> tuple[Sequence[TurnEvent], Batches | None]:
+    def _judge_calls(self, batch: Sequence[TurnEvent], order: tuple[str, ...]) -> Judged:
         calls = [event for event in batch if isinstance(event, FunctionCallDone)]
         rest: list[TurnEvent] = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone)]
         problems = {call.call_id: problem for call in calls if (problem := self._problem(call)) is not None}
@@ -110,7 +112,7 @@ class ToolRules:
         presets = tuple(FunctionCallOutput(call_id=call.call_id, output=NOT_RUN_ALONE) for call in calls[len(shown) :])
         self.intervened = self.intervened or bool(presets)
         self.leg = Leg(
-            items=tuple(self._said),
+            items=self.said,
             shown=tuple(call.call_id for call in shown),
             presets=presets,
             intervened=self.intervened,
@@ -122,9 +124,7 @@ class ToolRules:
         tool = next((tool for tool in self._request.tools if tool.strict and tool.name == call.name), None)
         return None if tool is None else Conformance.for_schema(tool.parameters).problem(call.arguments)
 
-    def _correct(
-        self, rest: list[TurnEvent], calls: list[FunctionCallDone], problems: dict[str, str]
-    ) -> tuple[Sequence[TurnEvent], Batches | None]:
+    def _correct(self, rest: list[TurnEvent], calls: list[FunctionCallDone], problems: dict[str, str]) -> Judged:
         """Answer the calls as failed, so that the model makes them again."""
         if self._corrections == MOST_CORRECTIONS:
             problem = f"The model called a strict tool with invalid arguments: {next(iter(problems.values()))}"
@@ -143,7 +143,7 @@ class ToolRules:
         self._said += outputs
         return rest, self._conversation.resume(outputs)
 
-    def _remind(self, rest: Sequence[TurnEvent]) -> tuple[Sequence[TurnEvent], Batches | None]:
+    def _remind(self, rest: Sequence[TurnEvent]) -> Judged:
         """Ask once more for a call that the client requires."""
         if self._reminded:
             problem = "The model answered without the tool call that `tool_choice` requires."

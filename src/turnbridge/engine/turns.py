@@ -104,8 +104,7 @@ class TurnRunner:
     async def _begun(self, request: TurnRequest, served: Served) -> "tuple[_Turn | None, list[TurnEvent]]":
         """Begin a turn, and return it with its first batch; with all of them, if its client waits for the whole.
 
-        As long as the client has heard nothing, the turn may begin again. That Codex died before it could begin is told
-        like any other failure.
+        That Codex died before it could begin is told like any other failure.
         """
         turn: _Turn | None = None
         first: list[TurnEvent] = []

@@ -7,12 +7,11 @@ used: in all but thoughts, searches and narration, which not every client can gi
 """
 
 import asyncio
-import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TypeAlias
 
 from turnbridge.engine.ports import Conversation
@@ -44,7 +43,7 @@ class WarmRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    settings: str
+    lasting: str
     entries: list[Entry]
     size: int
     conversation: Conversation
@@ -96,7 +95,7 @@ class Told:
             whole = Told(replace(self.request, items=(*items, *said)))
             return whole.hashes[-1], whole.entries
         new = [entry for entry, _ in _entries(said)]
-        return functools.reduce(_rolled, new, self.hashes[-1]), [*self.entries, *new]
+        return reduce(_rolled, new, self.hashes[-1]), [*self.entries, *new]
 
     @cached_property
     def _counted(self) -> list[tuple[Entry, int]]:
@@ -125,7 +124,7 @@ class WarmThreads:
             self._drop(key)
         expiry = asyncio.get_running_loop().call_later(self._rules.ttl_s, self._drop, key)
         kept = _Kept(
-            settings=told.lasting,
+            lasting=told.lasting,
             entries=entries,
             size=size(entries) + len(told.lasting),
             conversation=conversation,
@@ -144,7 +143,7 @@ class WarmThreads:
         for length in range(len(told.entries) - 1, 0, -1):
             key = told.hashes[length - 1]
             kept = self._kept.get(key)
-            if kept is None or kept.settings != told.lasting or kept.entries != told.entries[:length]:
+            if kept is None or kept.lasting != told.lasting or kept.entries != told.entries[:length]:
                 continue
             self._forget(key)
             if kept.conversation.alive:

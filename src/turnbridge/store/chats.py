@@ -92,24 +92,25 @@ def _page(owner: str, query: ChatQuery) -> tuple[str, list[Value]]:
     """Return the statement for a page, and for one row more, which tells whether there is another page."""
     values: list[Value] = [owner]
 
-    def bound(value: Value) -> str:
+    def place(value: Value) -> str:
+        """Add a value, and return how the statement names it."""
         values.append(value)
         return f"${len(values)}"
 
     conditions = ["owner = $1"]
     if query.model is not None:
-        conditions.append(f"model = {bound(query.model)}")
+        conditions.append(f"model = {place(query.model)}")
     for name, value in query.metadata.items():
         conditions.append(
             "EXISTS (SELECT 1 FROM chat_metadata WHERE chat = chats.number "
-            f"AND name = {bound(name)} AND value = {bound(value)})"
+            f"AND name = {place(name)} AND value = {place(value)})"
         )
     if query.after is not None:
         comparison = "<" if query.newest_first else ">"
-        last = f"(SELECT number FROM chats WHERE owner = $1 AND id = {bound(query.after)})"
+        last = f"(SELECT number FROM chats WHERE owner = $1 AND id = {place(query.after)})"
         conditions.append(f"number {comparison} {last}")
     order = "DESC" if query.newest_first else "ASC"
-    limit = bound(query.limit + 1)
+    limit = place(query.limit + 1)
     return f"SELECT {RECORD} FROM chats WHERE {' AND '.join(conditions)} ORDER BY number {order} LIMIT {limit}", values
 
 
