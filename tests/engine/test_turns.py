@@ -153,6 +153,13 @@ async def test_an_answer_that_keeps_within_its_limits_has_the_exact_usage() -> N
     assert events[-1] == TurnCompleted(USAGE)
 
 
+async def test_what_was_said_before_a_reminder_is_counted_once_when_the_answer_is_cut_off_after_it() -> None:
+    backend = ScriptedBackend([saying("No."), saying("four five six")])
+    events = await events_of(backend, replace(ASKED, must_call=True, max_output_tokens=4))
+    counted = USAGE + Usage(input=5, output=WordTokenizer().count("four "), estimated=True)
+    assert events[-1] == TurnIncomplete("max_output_tokens", counted)
+
+
 async def test_an_answer_that_the_provider_cut_off_without_a_count_is_counted_here() -> None:
     ending = TurnIncomplete("content_filter", Usage(estimated=True))
     spoken: list[TurnEvent] = [

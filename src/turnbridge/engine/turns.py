@@ -254,10 +254,10 @@ class _Turn:
         request, rules, clock = self.told.request, self.rules, self._clock
         limited = request.stop or request.max_output_tokens is not None
         limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer) if limited else None
-        said: list[Sequence[TurnEvent]] = []
         following: Batches | None = source
         while following is not None:
             current, following = following, None
+            said: list[Sequence[TurnEvent]] = []
             async with aclosing(current) as batches:
                 clock.wait()
                 async for batch in batches:

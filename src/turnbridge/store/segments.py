@@ -35,7 +35,7 @@ def decoded(body: bytes) -> JsonObject:
     return msgspec.json.decode(body, type=JsonObject)
 
 
-def kept_item(item_id: str, body: bytes) -> KeptItem:
+def _kept_item(item_id: str, body: bytes) -> KeptItem:
     """Return an item that was kept; an id that was not kept as it is, is in the item itself."""
     item = decoded(body)
     own = item.get("id")
@@ -130,4 +130,4 @@ def _call_id(item: KeptItem) -> str | None:
 
 
 def _placed(depth: int, is_output: int, item_id: str, body: bytes) -> tuple[bool, KeptItem]:
-    return depth == 0 and is_output == 1, kept_item(item_id, body)
+    return depth == 0 and is_output == 1, _kept_item(item_id, body)
