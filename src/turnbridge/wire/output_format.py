@@ -7,6 +7,7 @@ from turnbridge.turn.items import Item, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
 from turnbridge.wire.codex_json import unreadable
 from turnbridge.wire.strict_schema import check_json_schema, check_schema_name, check_strict_schema, is_strict
+from turnbridge.wire.validation import missing
 
 
 def decode_format(wanted: JsonObject, *, param: str, schema_param: str) -> OutputFormat:
@@ -30,9 +31,7 @@ def _of_schema(wanted: JsonObject, *, param: str, schema_param: str) -> JsonOfSc
     name = check_schema_name(given_name if isinstance(given_name, str) else None, param=f"{param}.name")
     schema = wanted.get("schema")
     if not isinstance(schema, dict):
-        raise InvalidRequest(
-            f"Missing required parameter: '{schema_param}'.", code="missing_required_parameter", param=schema_param
-        )
+        raise missing(schema_param)
     strict = wanted.get("strict") is True
     check = check_strict_schema if strict else check_json_schema
     check(schema, param=schema_param, name=name)

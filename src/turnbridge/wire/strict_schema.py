@@ -16,6 +16,7 @@ import jsonschema_rs
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.json_pointer import target
+from turnbridge.wire.validation import missing
 
 SchemaUse: TypeAlias = Literal["response_format", "function"]
 
@@ -70,8 +71,7 @@ class _Place(NamedTuple):
 def check_schema_name(name: str | None, *, param: str) -> str:
     """Return the name if OpenAI takes it for a schema."""
     if name is None:
-        message = f"Missing required parameter: '{param}'."
-        raise InvalidRequest(message, code="missing_required_parameter", param=param)
+        raise missing(param)
     if not name:
         expected = "Expected a string with minimum length 1, but got an empty string instead."
         raise InvalidRequest(f"Invalid '{param}': empty string. {expected}", code="empty_string", param=param)

@@ -8,6 +8,7 @@ from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
 from turnbridge.wire.strict_schema import check_json_schema, check_strict_schema
+from turnbridge.wire.validation import missing
 
 # What a function without parameters takes.
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
@@ -82,9 +83,7 @@ def _function(tool: JsonObject, param: str) -> Tool:
     function, place = (nested, f"{param}.function") if isinstance(nested, dict) else (tool, param)
     name = function.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidRequest(
-            f"Missing required parameter: '{place}.name'.", code="missing_required_parameter", param=f"{place}.name"
-        )
+        raise missing(f"{place}.name")
     parameters = function.get("parameters")
     schema = NO_PARAMETERS if parameters is None else parameters
     strict = function.get("strict") is True
@@ -144,9 +143,7 @@ def _allowed(choice: JsonObject, tools: list[Tool], web_search: WebSearch | None
             param=f"{place}.mode",
         )
     if not isinstance(listed, list) or not listed:
-        raise InvalidRequest(
-            f"Missing required parameter: '{place}.tools'.", code="missing_required_parameter", param=f"{place}.tools"
-        )
+        raise missing(f"{place}.tools")
     searches = [isinstance(tool, dict) and tool.get("type") in WEB_SEARCH_TYPES for tool in listed]
     functions = [tool for tool, is_search in zip(listed, searches, strict=True) if not is_search]
     if any(searches) and web_search is None:

@@ -52,13 +52,17 @@ def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type
     return unknown
 
 
+def missing(param: str) -> InvalidRequest:
+    """Return the refusal of a request that lacks something."""
+    return InvalidRequest(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)
+
+
 def _invalid(complaint: str, param: str) -> InvalidRequest:
     place = _PLACE.match(complaint)
     what, path = (place["what"], place["path"] or "") if place else (complaint, "")
     where = f"{param}{path}" if param else path.lstrip(".")
-    if missing := _MISSING.match(what):
-        name = f"{where}.{missing['name']}" if where else missing["name"]
-        return InvalidRequest(f"Missing required parameter: '{name}'.", code="missing_required_parameter", param=name)
+    if lacking := _MISSING.match(what):
+        return missing(f"{where}.{lacking['name']}" if where else lacking["name"])
     kind = "invalid_type" if what.startswith("Expected `") and "got" in what else "invalid_value"
     label = "type" if kind == "invalid_type" else "value"
     return InvalidRequest(f"Invalid {label} for '{where}': {what}.", code=kind, param=where or None)

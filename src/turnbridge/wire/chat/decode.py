@@ -14,7 +14,7 @@ from turnbridge.wire.output_format import check_mentions_json, decode_format
 from turnbridge.wire.pairing import IN_MESSAGES, check_pairs
 from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.tools import ToolUse, decode_functions, decode_tools, decode_web_search
-from turnbridge.wire.validation import convert, unknown_fields
+from turnbridge.wire.validation import convert, missing, unknown_fields
 
 # OpenAI's own bound on `n`; each choice is a turn of its own.
 MOST_CHOICES = 128
@@ -56,7 +56,7 @@ def decode(body: JsonObject) -> DecodedChat:
     """Return what a body of `POST /v1/chat/completions` asks for; `turn.model` is still the client's name for it."""
     request = convert(body, schema.ChatRequest)
     if not request.model or request.messages is None:
-        raise _missing("messages" if request.model else "model")
+        raise missing("messages" if request.model else "model")
     if not request.messages:
         raise InvalidRequest(
             "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
@@ -136,7 +136,7 @@ def _items(messages: list[schema.ChatMessage], parts: PartsDecoder) -> Iterator[
                 yield from _assistant(message, param, parts, legacy_call)
             case "tool":
                 if message.tool_call_id is None:
-                    raise _missing(f"{param}.tool_call_id")
+                    raise missing(f"{param}.tool_call_id")
                 yield _output(message, message.tool_call_id, param, parts)
             case "function":
                 if legacy_call is None:
@@ -160,7 +160,7 @@ def _assistant(message: schema.ChatMessage, param: str, parts: PartsDecoder, leg
     elif message.refusal:
         yield Message(role="assistant", parts=(TextPart(text=message.refusal),))
     elif not message.tool_calls and message.function_call is None:
-        raise _missing(f"{param}.content")
+        raise missing(f"{param}.content")
     if message.function_call is not None and legacy_call is not None:
         call = message.function_call
         yield FunctionCall(call_id=legacy_call, name=call.name, arguments=call.arguments)
@@ -183,7 +183,7 @@ def _output(message: schema.ChatMessage, call_id: str, param: str, parts: PartsD
 
 def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tuple[Part, ...]:
     if message.content is None:
-        raise _missing(f"{param}.content")
+        raise missing(f"{param}.content")
     return parts.decode(message.content, param=f"{param}.content")
 
 
@@ -206,7 +206,7 @@ def _format(wanted: JsonObject | None) -> OutputFormat:
         return decode_format(wanted, param="response_format", schema_param="response_format")
     nested = wanted.get("json_schema")
     if not isinstance(nested, dict):
-        raise _missing("response_format.json_schema")
+        raise missing("response_format.json_schema")
     return decode_format(
         {**nested, "type": "json_schema"},
         param="response_format.json_schema",
@@ -238,7 +238,3 @@ def _choices(n: int | None) -> int:
             param="n",
         )
     return parameters.at_least(n, 1, param="n") or 1
-
-
-def _missing(param: str) -> InvalidRequest:
-    return InvalidRequest(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)

@@ -26,7 +26,7 @@ from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.responses import schema
 from turnbridge.wire.responses.stored import kind_of
 from turnbridge.wire.tools import decode_tools
-from turnbridge.wire.validation import convert, unknown_fields
+from turnbridge.wire.validation import convert, missing, unknown_fields
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # OpenAI accepts no smaller limit on this route.
@@ -69,7 +69,7 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
     """
     request = convert(body, schema.ResponsesRequest)
     if not request.model:
-        raise InvalidRequest("Missing required parameter: 'model'.", code="missing_required_parameter", param="model")
+        raise missing("model")
     parameters.refuse(body, UNSUPPORTED)
     parts = PartsDecoder()
     items = (*_decoded(history, "history", parts), *_items(request.input, parts, needed=not history))
@@ -152,7 +152,7 @@ def _items(given: str | list[JsonObject] | None, parts: PartsDecoder, *, needed:
     if not given and not needed:
         return ()
     if not given:
-        raise InvalidRequest("Missing required parameter: 'input'.", code="missing_required_parameter", param="input")
+        raise missing("input")
     return tuple(_decoded(given, "input", parts))
 
 

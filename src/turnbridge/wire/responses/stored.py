@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.responses import schema
-from turnbridge.wire.validation import convert
+from turnbridge.wire.validation import convert, missing
 
 REFERENCE = "item_reference"
 ENCRYPTED = "encrypted_content"
@@ -48,9 +48,7 @@ def conversation_id(wanted: str | JsonObject | None) -> str | None:
         return wanted or None
     name = wanted.get("id")
     if not isinstance(name, str):
-        raise InvalidRequest(
-            "Missing required parameter: 'conversation.id'.", code="missing_required_parameter", param="conversation.id"
-        )
+        raise missing("conversation.id")
     return name
 
 
