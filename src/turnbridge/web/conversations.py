@@ -18,7 +18,7 @@ from turnbridge.wire.listing import page, page_of, page_query
 from turnbridge.wire.parameters import check_metadata
 from turnbridge.wire.responses.decode import ENCRYPTED_REASONING, decode_items
 from turnbridge.wire.responses.stored import deleted, ids_to_look_up, resolved, shown_item
-from turnbridge.wire.validation import convert, parse_body
+from turnbridge.wire.validation import convert, missing, parse_body
 
 # OpenAI's own bound.
 MOST_ITEMS_AT_ONCE = 20
@@ -83,9 +83,7 @@ class Conversations:
         body = await self._body(request)
         owner, conversation_id = _asked(request)
         if not body.items:
-            raise InvalidRequest(
-                "Missing required parameter: 'items'.", code="missing_required_parameter", param="items"
-            )
+            raise missing("items")
         items = await self._items(owner, body.items)
         if not await self._state.store.append_items(owner, conversation_id, items):
             raise _missing(conversation_id)
