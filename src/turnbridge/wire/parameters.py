@@ -20,9 +20,16 @@ DECIMAL_BOUNDS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-
 SUMMARIES = ("auto", "concise", "detailed", "none")
 VERBOSITIES = ("low", "medium", "high")
 
-# Codex takes these; `fast` is what Codex calls the priority tier where people see it.
-CARRIED_TIERS = {"flex": "flex", "priority": "priority", "fast": "priority"}
-DEFAULT_TIERS = ("auto", "default")
+# The service tiers that can be had, as Codex names them on its own request; `fast` is what it calls the priority tier
+# where people see it.
+CARRIED_TIERS: dict[str | None, str | None] = {
+    None: None,
+    "auto": None,
+    "default": None,
+    "flex": "flex",
+    "priority": "priority",
+    "fast": "priority",
+}
 
 
 def unmet(body: JsonObject, defaults: dict[str, Json]) -> list[str]:
@@ -53,7 +60,12 @@ def refuse(body: JsonObject, reasons: dict[str, str]) -> None:
     """Refuse the first parameter that is set and cannot be served; `reasons` says why."""
     for name, reason in reasons.items():
         if body.get(name) not in (None, False, 0, [], {}):
-            raise InvalidRequest(f"Unsupported parameter: '{name}'. {reason}", code="unsupported_parameter", param=name)
+            raise unsupported(name, reason)
+
+
+def unsupported(name: str, reason: str) -> InvalidRequest:
+    """Return the refusal of a parameter that cannot be served."""
+    return InvalidRequest(f"Unsupported parameter: '{name}'. {reason}", code="unsupported_parameter", param=name)
 
 
 def one_of(value: str | None, known: tuple[str, ...], *, param: str) -> str | None:
@@ -75,13 +87,6 @@ def at_least(value: int | None, least: int, *, param: str) -> int | None:
             param=param,
         )
     return value
-
-
-def carried_tier(tier: str | None) -> tuple[str | None, bool]:
-    """Return the service tier as Codex names it, and whether the client's wish is met."""
-    if tier is None or tier in DEFAULT_TIERS:
-        return None, True
-    return CARRIED_TIERS.get(tier), tier in CARRIED_TIERS
 
 
 def check_metadata(metadata: Mapping[str, Json] | None) -> dict[str, str]:
@@ -111,9 +116,12 @@ def check_metadata(metadata: Mapping[str, Json] | None) -> dict[str, str]:
     return checked
 
 
-def carried_metadata(metadata: dict[str, str], **identity: str | None) -> dict[str, str]:
+def carried_metadata(
+    metadata: Mapping[str, Json] | None, user: str | None, safety_identifier: str | None
+) -> dict[str, str]:
     """Return what goes to the provider beside the request: the client's metadata, and who it says the user is."""
-    return {**metadata, **{name: value for name, value in identity.items() if value is not None}}
+    identity = {"user": user, "safety_identifier": safety_identifier}
+    return check_metadata(metadata) | {name: value for name, value in identity.items() if value is not None}
 
 
 def stop_sequences(stop: str | list[str] | None) -> tuple[str, ...]:

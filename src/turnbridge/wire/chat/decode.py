@@ -36,7 +36,6 @@ UNMET: dict[str, Json] = {
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
 }
-# Of the current form of tools and the legacy one, the current one counts if there are any.
 UNMET_BESIDE_TOOLS: dict[str, Json] = {"functions": [], "function_call": "auto"}
 UNMET_BESIDE_FUNCTIONS: dict[str, Json] = {"tool_choice": "auto"}
 
@@ -55,33 +54,40 @@ class DecodedChat(Struct, frozen=True, kw_only=True):
 def decode(body: JsonObject) -> DecodedChat:
     """Return what a body of `POST /v1/chat/completions` asks for; `turn.model` is still the client's name for it."""
     request = convert(body, schema.ChatRequest)
-    if not request.model or request.messages is None:
-        raise missing("messages" if request.model else "model")
-    if not request.messages:
-        raise InvalidRequest(
-            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
-            code="empty_array",
-            param="messages",
-        )
+    # Of the current form of tools and the legacy one, the current one counts if there are any.
+    legacy = bool(request.functions and not request.tools)
+    return DecodedChat(
+        turn=_turn(body, request, legacy=legacy),
+        choices=_choices(request.n),
+        include_usage=bool(request.stream_options and request.stream_options.include_usage),
+        legacy_functions=legacy,
+        store=bool(request.store),
+    )
+
+
+def _turn(body: JsonObject, request: schema.ChatRequest, *, legacy: bool) -> TurnRequest:
+    model, messages = _required(request)
     parameters.refuse(body, UNSUPPORTED)
     if any(modality != "text" for modality in request.modalities or []):
-        parameters.refuse({"modalities": True}, {"modalities": "Codex produces text only."})
+        raise parameters.unsupported("modalities", "Codex produces text only.")
     parts = PartsDecoder()
-    items = tuple(_items(request.messages, parts))
+    items = tuple(_items(messages, parts))
     check_pairs(items, IN_MESSAGES)
     output = _format(request.response_format)
     check_mentions_json(output, items, None, param="messages")
-    tools, legacy = _tools(request)
-    tier, tier_met = parameters.carried_tier(request.service_tier)
-    ignored = _ignored(body, request, parts, tier_met=tier_met, legacy=legacy)
-    turn = TurnRequest(
-        model=request.model,
+    tools = _tools(request, legacy=legacy)
+    ignored = _ignored(body, request, parts, legacy=legacy)
+    reasoning = request.reasoning or schema.Reasoning()
+    summary = parameters.one_of(reasoning.summary, parameters.SUMMARIES, param="reasoning.summary")
+    return TurnRequest(
+        model=model,
         items=items,
-        effort=request.reasoning_effort or (request.reasoning.effort if request.reasoning else None),
-        summary=_summary(request) or "auto",
-        summary_needed=_summary(request) is not None,
+        effort=request.reasoning_effort or reasoning.effort,
+        # The API has no word for it, but clients show `reasoning_content` when there is some.
+        summary=summary or "auto",
+        summary_needed=summary is not None,
         verbosity=parameters.one_of(request.verbosity, parameters.VERBOSITIES, param="verbosity"),
-        service_tier=tier,
+        service_tier=parameters.CARRIED_TIERS.get(request.service_tier),
         output=output,
         tools=tools.tools,
         must_call=tools.must_call,
@@ -90,26 +96,28 @@ def decode(body: JsonObject) -> DecodedChat:
         web_search=tools.web_search,
         stop=parameters.stop_sequences(request.stop),
         max_output_tokens=_token_limit(request),
-        metadata=parameters.carried_metadata(
-            parameters.check_metadata(request.metadata),
-            user=request.user,
-            safety_identifier=request.safety_identifier,
-        ),
+        metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),
         streamed=bool(request.stream),
         ignored=ignored,
     )
-    return DecodedChat(
-        turn=turn,
-        choices=_choices(request.n),
-        include_usage=bool(request.stream_options and request.stream_options.include_usage),
-        legacy_functions=legacy,
-        store=bool(request.store),
-    )
 
 
-def _ignored(
-    body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder, *, tier_met: bool, legacy: bool
-) -> tuple[str, ...]:
+def _required(request: schema.ChatRequest) -> tuple[str, list[schema.ChatMessage]]:
+    """Return the model and the messages, without which there is nothing to do."""
+    if not request.model:
+        raise missing("model")
+    if request.messages is None:
+        raise missing("messages")
+    if not request.messages:
+        raise InvalidRequest(
+            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+            code="empty_array",
+            param="messages",
+        )
+    return request.model, request.messages
+
+
+def _ignored(body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder, *, legacy: bool) -> tuple[str, ...]:
     """Return what of the request nobody can meet."""
     # The name of a function is in its call, too.
     named = [i for i, said in enumerate(request.messages or []) if said.name and said.role not in ("tool", "function")]
@@ -118,7 +126,7 @@ def _ignored(
         *unknown_fields(body, schema.ChatRequest, reasoning=schema.Reasoning, stream_options=schema.StreamOptions),
         *parts.ignored,
         *(f"messages[{index}].name" for index in named),
-        *(() if tier_met else ("service_tier",)),
+        *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
     )
 
 
@@ -187,16 +195,14 @@ def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tu
     return parts.decode(message.content, param=f"{param}.content")
 
 
-def _tools(request: schema.ChatRequest) -> tuple[ToolUse, bool]:
-    """Return the tools, and whether they are the legacy functions."""
-    legacy = bool(request.functions and not request.tools)
+def _tools(request: schema.ChatRequest, *, legacy: bool) -> ToolUse:
     if legacy:
         tools = decode_functions(request.functions or [], request.function_call)
     else:
         tools = decode_tools(request.tools or [], request.tool_choice)
     if request.web_search_options is not None:
         tools = replace(tools, web_search=decode_web_search(request.web_search_options, param="web_search_options"))
-    return tools, legacy
+    return tools
 
 
 def _format(wanted: JsonObject | None) -> OutputFormat:
@@ -212,16 +218,6 @@ def _format(wanted: JsonObject | None) -> OutputFormat:
         param="response_format.json_schema",
         schema_param="response_format.json_schema.schema",
     )
-
-
-def _summary(request: schema.ChatRequest) -> str | None:
-    """Return the wish for a reasoning summary.
-
-    The chat API has no word for it, but clients show `reasoning_content` when there is some, so `auto` is asked for
-    where the client says nothing.
-    """
-    asked = request.reasoning.summary if request.reasoning else None
-    return parameters.one_of(asked, parameters.SUMMARIES, param="reasoning.summary")
 
 
 def _token_limit(request: schema.ChatRequest) -> int | None:

@@ -1,6 +1,6 @@
 """A Responses request → `TurnRequest`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -15,7 +15,6 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     Role,
-    TextPart,
 )
 from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
 from turnbridge.wire import parameters
@@ -24,7 +23,7 @@ from turnbridge.wire.output_format import check_mentions_json, decode_format
 from turnbridge.wire.pairing import IN_INPUT, check_pairs
 from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.responses import schema
-from turnbridge.wire.responses.stored import kind_of
+from turnbridge.wire.responses.stored import input_items, kind_of
 from turnbridge.wire.tools import decode_tools
 from turnbridge.wire.validation import convert, missing, unknown_fields
 
@@ -68,33 +67,34 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
     `history` is what its input continues.
     """
     request = convert(body, schema.ResponsesRequest)
+    return DecodedResponses(
+        turn=_turn(body, request, history),
+        body=request,
+        include_encrypted=ENCRYPTED_REASONING in (request.include or []),
+    )
+
+
+def _turn(body: JsonObject, request: schema.ResponsesRequest, history: Sequence[JsonObject]) -> TurnRequest:
     if not request.model:
         raise missing("model")
     parameters.refuse(body, UNSUPPORTED)
     parts = PartsDecoder()
-    items = (*_decoded(history, "history", parts), *_items(request.input, parts, needed=not history))
-    check_pairs(items, IN_INPUT)
-    output = _format(request)
+    items = _conversation(history, request.input, parts)
+    text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
+    output = _format(text.format)
     check_mentions_json(output, items, request.instructions, param="input")
     tools = decode_tools(request.tools or [], request.tool_choice)
-    include = request.include or []
-    if any("logprobs" in name for name in include):
-        parameters.refuse({"include": True}, {"include": "Codex gives no log probabilities."})
-    tier, tier_met = parameters.carried_tier(request.service_tier)
-    reasoning = request.reasoning or schema.Reasoning()
-    summary = parameters.one_of(
-        reasoning.summary or reasoning.generate_summary, parameters.SUMMARIES, param="reasoning.summary"
-    )
-    turn = TurnRequest(
+    if any("logprobs" in name for name in request.include or []):
+        raise parameters.unsupported("include", "Codex gives no log probabilities.")
+    summary = reasoning.summary or reasoning.generate_summary
+    return TurnRequest(
         model=request.model,
         items=items,
         instructions=request.instructions,
         effort=reasoning.effort,
-        summary=summary,
-        verbosity=parameters.one_of(
-            request.text.verbosity if request.text else None, parameters.VERBOSITIES, param="text.verbosity"
-        ),
-        service_tier=tier,
+        summary=parameters.one_of(summary, parameters.SUMMARIES, param="reasoning.summary"),
+        verbosity=parameters.one_of(text.verbosity, parameters.VERBOSITIES, param="text.verbosity"),
+        service_tier=parameters.CARRIED_TIERS.get(request.service_tier),
         output=output,
         tools=tools.tools,
         must_call=tools.must_call,
@@ -105,20 +105,13 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
             request.max_output_tokens, LEAST_OUTPUT_TOKENS, param="max_output_tokens"
         ),
         allow_truncation=parameters.one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
-        metadata=parameters.carried_metadata(
-            parameters.check_metadata(request.metadata),
-            user=request.user,
-            safety_identifier=request.safety_identifier,
-        ),
+        metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),
         streamed=bool(request.stream),
-        ignored=_ignored(body, request, parts, tier_met=tier_met),
+        ignored=_ignored(body, request, parts),
     )
-    return DecodedResponses(turn=turn, body=request, include_encrypted=ENCRYPTED_REASONING in include)
 
 
-def _ignored(
-    body: JsonObject, request: schema.ResponsesRequest, parts: PartsDecoder, *, tier_met: bool
-) -> tuple[str, ...]:
+def _ignored(body: JsonObject, request: schema.ResponsesRequest, parts: PartsDecoder) -> tuple[str, ...]:
     """Return what of the request nobody can meet."""
     return (
         *parameters.unmet(body, UNMET),
@@ -126,34 +119,34 @@ def _ignored(
         *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
         *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
         *parts.ignored,
-        *(() if tier_met else ("service_tier",)),
+        *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
     )
 
 
-def _format(request: schema.ResponsesRequest) -> OutputFormat:
-    if request.text is None or request.text.format is None:
+def _format(wanted: JsonObject | None) -> OutputFormat:
+    if wanted is None:
         return PlainText()
-    return decode_format(request.text.format, param="text.format", schema_param="text.format.schema")
+    return decode_format(wanted, param="text.format", schema_param="text.format.schema")
 
 
 def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tuple[Item, ...]:
     """Return items that stand, or are to stand, in a history; `param` is where errors say they are."""
-    return tuple(_decoded(items, param, PartsDecoder()))
+    return _items(items, param, PartsDecoder())
 
 
-def _decoded(items: Sequence[JsonObject], param: str, parts: PartsDecoder) -> Iterator[Item]:
-    for index, item in enumerate(items):
-        yield _item(item, f"{param}[{index}]", parts)
-
-
-def _items(given: str | list[JsonObject] | None, parts: PartsDecoder, *, needed: bool) -> tuple[Item, ...]:
-    if isinstance(given, str):
-        return (Message(role="user", parts=(TextPart(text=given),)),)
-    if not given and not needed:
-        return ()
-    if not given:
+def _conversation(
+    history: Sequence[JsonObject], given: str | list[JsonObject] | None, parts: PartsDecoder
+) -> tuple[Item, ...]:
+    inputs = input_items(given)
+    if not inputs and not history:
         raise missing("input")
-    return tuple(_decoded(given, "input", parts))
+    items = (*_items(history, "history", parts), *_items(inputs, "input", parts))
+    check_pairs(items, IN_INPUT)
+    return items
+
+
+def _items(items: Sequence[JsonObject], param: str, parts: PartsDecoder) -> tuple[Item, ...]:
+    return tuple(_item(item, f"{param}[{index}]", parts) for index, item in enumerate(items))
 
 
 def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
@@ -174,11 +167,8 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
             return FunctionCall(call_id=call.call_id, name=call.name, arguments=call.arguments, id=call.id)
         case "function_call_output" | "custom_tool_call_output":
             answer = convert(item, schema.FunctionCallOutputItem, param=param)
-            output = (
-                answer.output
-                if isinstance(answer.output, str)
-                else parts.decode(answer.output, param=f"{param}.output")
-            )
+            given = answer.output
+            output = given if isinstance(given, str) else parts.decode(given, param=f"{param}.output")
             custom = kind == "custom_tool_call_output"
             return FunctionCallOutput(call_id=answer.call_id, output=output, custom=custom, id=answer.id)
         case str() if kind in RAW_ITEMS:
@@ -197,13 +187,6 @@ def _raw(item: JsonObject, param: str) -> RawItem:
 
 
 def _message(message: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
-    role = ROLES.get(message.role)
-    if role is None:
-        supported = ", ".join(f"'{name}'" for name in ROLES)
-        raise InvalidRequest(
-            f"Invalid value: '{message.role}'. Supported values are: {supported}.",
-            code="invalid_value",
-            param=f"{param}.role",
-        )
+    parameters.one_of(message.role, tuple(ROLES), param=f"{param}.role")
     content = parts.decode(message.content, param=f"{param}.content")
-    return Message(role=role, parts=content, phase=message.phase, id=message.id)
+    return Message(role=ROLES[message.role], parts=content, phase=message.phase, id=message.id)
