@@ -126,6 +126,14 @@ MODES = "Supported values are: 'auto' and 'required'."
             "tools[2].type",
         ),
         (
+            [{"type": ["function"], "name": "c"}],
+            None,
+            "Tools of type '['function']' cannot be carried to Codex. Functions and 'web_search' can.",
+            "unsupported_tool",
+            "tools[0].type",
+        ),
+        (FLAT, allowed("auto", {"type": {}, "name": "c"}), NOT_FOUND.format("c"), "invalid_value", "tool_choice"),
+        (
             [{"type": "web_search", "search_context_size": "huge"}],
             None,
             "Invalid value: 'huge'. Supported values are: 'low', 'medium', and 'high'.",

@@ -13,9 +13,8 @@ from turnbridge.wire.validation import missing
 # What a function without parameters takes.
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
-WEB_SEARCH_TYPES = frozenset(
-    {"web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11"}
-)
+# A tuple: clients may send anything as a type, also what cannot be looked up in a set.
+WEB_SEARCH_TYPES = ("web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11")
 CONTEXT_SIZES = ("low", "medium", "high")
 
 
