@@ -13,9 +13,8 @@ from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire import strict_schema
 from turnbridge.wire.strict_schema import (
     NOT_PERMITTED,
-    check_json_schema,
+    check_schema,
     check_schema_name,
-    check_strict_schema,
     is_strict,
 )
 
@@ -33,10 +32,14 @@ def obj(**properties: Json) -> JsonObject:
     }
 
 
+def check(schema: Json, *, strict: bool) -> None:
+    check_schema(schema, strict=strict, param="text.format.schema", name="x", use="response_format")
+
+
 def refusal(schema: Json) -> str:
     """Return the words of the refusal, without what stands before every one of them."""
     with pytest.raises(InvalidRequest) as caught:
-        check_strict_schema(schema, param="text.format.schema", name="x")
+        check(schema, strict=True)
     assert not is_strict(schema)
     start = "Invalid schema for response_format 'x': "
     assert caught.value.message.startswith(start)
@@ -89,8 +92,8 @@ def with_definitions(root: JsonObject) -> JsonObject:
 @given(roots())
 def test_any_schema_of_the_documented_subset_is_taken(root: JsonObject) -> None:
     schema = with_definitions(root)
-    check_strict_schema(schema, param="text.format.schema", name="x")
-    check_json_schema(schema, param="text.format.schema", name="x")
+    check(schema, strict=True)
+    check(schema, strict=False)
     assert is_strict(schema)
 
 
@@ -244,7 +247,7 @@ def test_of_several_broken_rules_the_first_is_told() -> None:
 
 
 def test_a_schema_of_as_many_values_as_are_looked_at_is_taken() -> None:
-    check_json_schema({"enum": [0] * 49_998}, param="response_format", name="x")
+    check({"enum": [0] * 49_998}, strict=False)
 
 
 @pytest.mark.parametrize(
@@ -260,12 +263,12 @@ def test_a_schema_of_as_many_values_as_are_looked_at_is_taken() -> None:
 )
 def test_what_is_no_json_schema_is_refused_even_if_not_strict(schema: Json, words: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        check_json_schema(schema, param="response_format", name="x")
+        check(schema, strict=False)
     error = caught.value
     assert (error.message, error.error_code, error.param) == (
         f"Invalid schema for response_format 'x': {words}",
         "invalid_json_schema",
-        "response_format",
+        "text.format.schema",
     )
 
 
@@ -283,7 +286,7 @@ def nested(levels: int) -> JsonObject:
 
 
 def test_a_schema_nested_beyond_reason_is_refused_without_a_crash() -> None:
-    check_json_schema(nested(250), param="response_format", name="x")
+    check(nested(250), strict=False)
     for levels in (251, 40_000):
         assert refusal(nested(levels)) == ("the schema has more than 250 levels of JSON. Use '$ref' and '$defs'.")
 
@@ -301,13 +304,13 @@ def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
     elsewhere = tmp_path / "schema.json"
     elsewhere.write_text(json.dumps({"type": "string"}))
     with pytest.raises(InvalidRequest, match="Retrieval is disabled"):
-        check_json_schema({"$ref": elsewhere.as_uri()}, param="response_format", name="x")
-    check_json_schema({"$schema": (tmp_path / "none.json").as_uri()}, param="response_format", name="x")
+        check({"$ref": elsewhere.as_uri()}, strict=False)
+    check({"$schema": (tmp_path / "none.json").as_uri()}, strict=False)
 
 
 def test_the_parameters_of_a_function_are_refused_as_such() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        check_strict_schema({"type": "object"}, param="tools[0].parameters", name="look_up", use="function")
+        check_schema({"type": "object"}, strict=True, param="tools[0].parameters", name="look_up", use="function")
     error = caught.value
     assert (error.message, error.error_code, error.param) == (
         f"Invalid schema for function 'look_up': In context=(), {NOT_CLOSED}",

@@ -1,12 +1,13 @@
 """The format that a client wants its answer in: the same in both APIs but for where its fields stand."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Item, Json, JsonObject, Message, TextPart
+from turnbridge.turn.items import Item, JsonObject, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
 from turnbridge.wire.codex_json import unreadable
-from turnbridge.wire.strict_schema import check_json_schema, check_schema_name, check_strict_schema, is_strict
+from turnbridge.wire.strict_schema import check_schema, check_schema_name, is_strict
 from turnbridge.wire.validation import missing
 
 
@@ -33,8 +34,7 @@ def _of_schema(wanted: JsonObject, *, param: str, schema_param: str) -> JsonOfSc
     if not isinstance(schema, dict):
         raise missing(schema_param)
     strict = wanted.get("strict") is True
-    check = check_strict_schema if strict else check_json_schema
-    check(schema, param=schema_param, name=name)
+    check_schema(schema, strict=strict, param=schema_param, name=name, use="response_format")
     problem = unreadable(schema)
     if strict and problem is not None:
         raise InvalidRequest(
@@ -66,7 +66,7 @@ def check_mentions_json(output: OutputFormat, items: Sequence[Item], instruction
         )
 
 
-def encode_format(output: OutputFormat) -> Json:
+def encode_format(output: OutputFormat) -> JsonObject:
     """Return the format as the Responses envelope shows it."""
     match output:
         case PlainText():
@@ -81,3 +81,5 @@ def encode_format(output: OutputFormat) -> Json:
                 "schema": output.schema,
                 "strict": output.strict,
             }
+        case _:
+            assert_never(output)

@@ -86,25 +86,17 @@ def check_schema_name(name: str | None, *, param: str) -> str:
     return name
 
 
-def check_json_schema(schema: Json, *, param: str, name: str, use: SchemaUse = "response_format") -> None:
-    """Raise unless this is a JSON Schema that can be applied without fetching anything."""
-    _refuse(_flaw(schema, strict=False), param=param, name=name, use=use)
-
-
-def check_strict_schema(schema: Json, *, param: str, name: str, use: SchemaUse = "response_format") -> None:
-    """Raise unless OpenAI takes this schema with `strict: true`."""
-    _refuse(_flaw(schema, strict=True), param=param, name=name, use=use)
+def check_schema(schema: Json, *, strict: bool, param: str, name: str, use: SchemaUse) -> None:
+    """Raise unless this is a JSON Schema that stands on its own; if `strict`, one that OpenAI takes as such, too."""
+    problem = _flaw(schema, strict=strict)
+    if problem is not None:
+        detail = problem if len(problem) <= MAX_DETAIL_CHARS else f"{problem[:MAX_DETAIL_CHARS]}..."
+        raise InvalidRequest(f"Invalid schema for {use} '{name}': {detail}", code=CODES[use], param=param)
 
 
 def is_strict(schema: Json) -> bool:
     """Tell whether OpenAI would take this schema with `strict: true`."""
     return _flaw(schema, strict=True) is None
-
-
-def _refuse(problem: str | None, *, param: str, name: str, use: SchemaUse) -> None:
-    if problem is not None:
-        detail = problem if len(problem) <= MAX_DETAIL_CHARS else f"{problem[:MAX_DETAIL_CHARS]}..."
-        raise InvalidRequest(f"Invalid schema for {use} '{name}': {detail}", code=CODES[use], param=param)
 
 
 def _flaw(schema: Json, *, strict: bool) -> str | None:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
-from turnbridge.wire.strict_schema import check_json_schema, check_strict_schema
+from turnbridge.wire.strict_schema import check_schema
 from turnbridge.wire.validation import missing
 
 # What a function without parameters takes.
@@ -86,8 +86,7 @@ def _function(tool: JsonObject, param: str) -> Tool:
     parameters = function.get("parameters")
     schema = NO_PARAMETERS if parameters is None else parameters
     strict = function.get("strict") is True
-    check = check_strict_schema if strict else check_json_schema
-    check(schema, param=f"{place}.parameters", name=name, use="function")
+    check_schema(schema, strict=strict, param=f"{place}.parameters", name=name, use="function")
     description = function.get("description")
     return Tool(
         name=name,
