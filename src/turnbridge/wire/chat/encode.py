@@ -46,10 +46,7 @@ class ChatEncoder:
     @property
     def usage(self) -> ev.Usage:
         """Return the tokens of all choices."""
-        total = ev.Usage()
-        for choice in self._choices:
-            total += choice.usage
-        return total
+        return sum((choice.usage for choice in self._choices), ev.Usage())
 
     @property
     def completion(self) -> JsonObject:
@@ -91,11 +88,9 @@ class ChatEncoder:
                 return []
             case ev.MessageDone():
                 return self._cite(index, event)
-            case ev.ReasoningStarted() | ev.ReasoningDone():
-                return []
             case ev.FunctionCallDone():
                 return self._call(index, event)
-            case ev.WebSearchDone():
+            case ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
                 return []
             case ev.TurnCompleted():
                 return self._finish(index, "stop", event.usage)
@@ -115,8 +110,7 @@ class ChatEncoder:
         """Return the chunk that comes after every choice has finished: the usage, if asked for."""
         if not self._include_usage:
             return []
-        head = {**self._head, "object": "chat.completion.chunk"}
-        return [{**head, "choices": [], "usage": _usage(self.usage)}]
+        return [{**self._head, "object": "chat.completion.chunk", "choices": [], "usage": _usage(self.usage)}]
 
     def _cite(self, index: int, message: ev.MessageDone) -> list[JsonObject]:
         """Return the answer's citations, moved along with its text."""

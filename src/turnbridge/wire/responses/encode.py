@@ -34,6 +34,7 @@ class _Part:
 class _Open:
     """An item that has been added and is not yet done."""
 
+    id: str
     index: int
     item: JsonObject
     part: _Part | None = None
@@ -85,9 +86,7 @@ class ResponseEncoder:
 
         The API has no event of that name, so it ends as incomplete, with the true status inside.
         """
-        happened: list[Event] = []
-        for item_id in list(self._open):
-            happened += self._done(item_id, status="incomplete")
+        happened = self._close_all("incomplete")
         self._envelope["status"] = "cancelled"
         return [*happened, self._event("response.incomplete", response=self.response)]
 
@@ -159,7 +158,7 @@ class ResponseEncoder:
         opened = self._open[item_id]
         if opened.part is None:
             raise AssertionError("A text is being written.")
-        told = self._text_fields("delta", item_id, opened.index, opened.part, text)
+        told = _text_fields("delta", opened, opened.part, text)
         return {"type": "response.output_text.delta", "sequence_number": number, **told}
 
     def _event(self, type_: str, **fields: Json) -> Event:
@@ -169,7 +168,7 @@ class ResponseEncoder:
 
     def _add(self, item_id: str, item: JsonObject) -> list[Event]:
         index = len(self._output)
-        self._open[item_id] = _Open(index=index, item=item)
+        self._open[item_id] = _Open(id=item_id, index=index, item=item)
         self._output.append(item)
         return [self._event("response.output_item.added", output_index=index, item=_copied(item))]
 
@@ -177,19 +176,19 @@ class ResponseEncoder:
         opened = self._open[item_id]
         happened: list[Event] = []
         if opened.part is None or (opened.part.kind, opened.part.source) != (kind, source):
-            happened = [*self._close_part(item_id, opened), self._add_part(item_id, opened, kind, source)]
+            happened = [*self._close_part(opened), self._add_part(opened, kind, source)]
         part = opened.part
         if part is None:
             raise AssertionError("A part was just added.")
         part.pieces.append(text)
-        happened.append(self._text_event("delta", item_id, opened.index, part, text))
+        happened.append(self._text_event("delta", opened, part, text))
         return happened
 
-    def _add_part(self, item_id: str, opened: _Open, kind: str, source: int) -> Event:
+    def _add_part(self, opened: _Open, kind: str, source: int) -> Event:
         opened.part = _Part(kind, len(_written(opened.item, kind)), source)
-        return self._part_event("added", item_id, opened.index, opened.part, _part(kind, "", []))
+        return self._part_event("added", opened, opened.part, _part(kind, "", []))
 
-    def _close_part(self, item_id: str, opened: _Open, annotations: list[Json] | None = None) -> list[Event]:
+    def _close_part(self, opened: _Open, annotations: list[Json] | None = None) -> list[Event]:
         """Close the part that is being written, and put it into the item."""
         part, opened.part = opened.part, None
         if part is None:
@@ -198,28 +197,20 @@ class ResponseEncoder:
         whole = _part(part.kind, text, annotations or [])
         _written(opened.item, part.kind).append(whole)
         return [
-            self._text_event("done", item_id, opened.index, part, text),
-            self._part_event("done", item_id, opened.index, part, whole),
+            self._text_event("done", opened, part, text),
+            self._part_event("done", opened, part, whole),
         ]
 
-    def _text_event(self, what: str, item_id: str, index: int, part: _Part, text: str) -> Event:
-        fields = self._text_fields(what, item_id, index, part, text)
-        return self._event(f"response.{_STEMS[part.kind]}.{what}", **fields)
+    def _text_event(self, what: str, opened: _Open, part: _Part, text: str) -> Event:
+        return self._event(f"response.{_STEMS[part.kind]}.{what}", **_text_fields(what, opened, part, text))
 
-    def _text_fields(self, what: str, item_id: str, index: int, part: _Part, text: str) -> JsonObject:
-        fields: JsonObject = {"item_id": item_id, "output_index": index, **_place(part)}
-        fields["delta" if what == "delta" else "text"] = text
-        if part.kind == "text":
-            fields["logprobs"] = []
-        return fields
-
-    def _part_event(self, what: str, item_id: str, index: int, part: _Part, content: JsonObject) -> Event:
+    def _part_event(self, what: str, opened: _Open, part: _Part, content: JsonObject) -> Event:
         name = "reasoning_summary_part" if part.kind == "summary" else "content_part"
-        return self._event(f"response.{name}.{what}", item_id=item_id, output_index=index, **_place(part), part=content)
+        return self._event(f"response.{name}.{what}", **_place(opened, part), part=content)
 
     def _message_done(self, event: ev.MessageDone) -> list[Event]:
         opened = self._open[event.item_id]
-        happened = [] if opened.part else [self._add_part(event.item_id, opened, "text", 0)]
+        happened = [] if opened.part else [self._add_part(opened, "text", 0)]
         annotations: list[Json] = list(event.annotations)
         happened += [
             self._event(
@@ -232,7 +223,7 @@ class ResponseEncoder:
             )
             for number, annotation in enumerate(annotations)
         ]
-        happened += self._close_part(event.item_id, opened, annotations)
+        happened += self._close_part(opened, annotations)
         if event.phase is not None:
             # Some providers tell it only here.
             opened.item["phase"] = event.phase
@@ -270,7 +261,7 @@ class ResponseEncoder:
 
     def _done(self, item_id: str, *, encrypted: str | None = None, status: str = "completed") -> list[Event]:
         opened = self._open.pop(item_id)
-        happened = self._close_part(item_id, opened)
+        happened = self._close_part(opened)
         if status == "completed":
             self._whole.add(item_id)
         if "status" in opened.item:
@@ -280,11 +271,13 @@ class ResponseEncoder:
         happened.append(self._event("response.output_item.done", output_index=opened.index, item=opened.item))
         return happened
 
+    def _close_all(self, status: str) -> list[Event]:
+        """Close what is still open when the turn ends."""
+        return [event for item_id in list(self._open) for event in self._done(item_id, status=status)]
+
     def _end(self, terminal: ev.Terminal, now: int) -> list[Event]:
         completed = isinstance(terminal, ev.TurnCompleted | ev.CallsAwaited)
-        happened: list[Event] = []
-        for item_id in list(self._open):
-            happened += self._done(item_id, status="completed" if completed else "incomplete")
+        happened = self._close_all("completed" if completed else "incomplete")
         self.usage = terminal.usage
         if not isinstance(terminal, ev.TurnFailed) or terminal.usage != ev.Usage():
             self._envelope["usage"] = usage_object(terminal.usage)
@@ -304,6 +297,8 @@ class ResponseEncoder:
                 happened.append(error_event(error, number=self._sequence))
                 self._sequence += 1
                 self._envelope["error"] = {"code": error["code"] or UNNAMED_FAILURE, "message": error["message"]}
+            case _:
+                assert_never(terminal)
         self._envelope["status"] = status
         return [*happened, self._event(f"response.{status}", response=self.response)]
 
@@ -312,8 +307,17 @@ _STEMS = {"text": "output_text", "summary": "reasoning_summary_text", "reasoning
 _LISTS = {"text": "content", "summary": "summary", "reasoning": "content"}
 
 
-def _place(part: _Part) -> JsonObject:
-    return {"summary_index" if part.kind == "summary" else "content_index": part.position}
+def _place(opened: _Open, part: _Part) -> JsonObject:
+    number = "summary_index" if part.kind == "summary" else "content_index"
+    return {"item_id": opened.id, "output_index": opened.index, number: part.position}
+
+
+def _text_fields(what: str, opened: _Open, part: _Part, text: str) -> JsonObject:
+    fields = _place(opened, part)
+    fields["delta" if what == "delta" else "text"] = text
+    if part.kind == "text":
+        fields["logprobs"] = []
+    return fields
 
 
 def _written(item: JsonObject, kind: str) -> list[Json]:

@@ -23,7 +23,6 @@ def envelope(request: DecodedResponses, model: Model, *, response_id: str, creat
     """Return every field of the response object, at the values that are in force and not merely asked for."""
     turn, body = request.turn, request.body
     summary = None if turn.summary == "none" else turn.summary
-    metadata: JsonObject = dict(body.metadata or {})
     conversation = conversation_id(body.conversation)
     return {
         "id": response_id,
@@ -57,7 +56,7 @@ def envelope(request: DecodedResponses, model: Model, *, response_id: str, creat
         "truncation": "disabled",
         "usage": None,
         "user": body.user,
-        "metadata": metadata,
+        "metadata": body.metadata or {},
         **({} if conversation is None else {"conversation": {"id": conversation}}),
     }
 
