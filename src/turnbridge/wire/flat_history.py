@@ -27,7 +27,7 @@ from turnbridge.turn.items import (
     Reasoning,
     TextPart,
 )
-from turnbridge.wire.tool_text.blocks import compact_json, render_call, render_output
+from turnbridge.wire.tool_text.blocks import render_call, render_output, tagless_json
 
 PREAMBLE = (
     "Below is a conversation, oldest first: each message is a <turn> with its role; calls of tools and their outputs "
@@ -88,8 +88,7 @@ def _blocks(items: Sequence[Item]) -> Iterable[Part]:
             case FunctionCallOutput():
                 yield from _output(item, names)
             case RawItem():
-                written = compact_json(item.item).replace("<", "\\u003c").replace(">", "\\u003e")
-                yield TextPart(text=f"<raw_item>{written}</raw_item>")
+                yield TextPart(text=f"<raw_item>{tagless_json(item.item)}</raw_item>")
             case Reasoning():
                 pass
             case _:

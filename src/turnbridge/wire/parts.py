@@ -4,7 +4,6 @@ Clients mix the two vocabularies (`text` and `input_text`, `image_url` and `inpu
 """
 
 import base64
-import binascii
 from collections.abc import Sequence
 
 from turnbridge.turn.errors import InvalidRequest
@@ -95,7 +94,7 @@ def _file_data(data: str, param: str) -> tuple[str | None, bytes]:
     try:
         # Some clients wrap their lines.
         return mime_type, base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise InvalidRequest(
             "`file_data` is not valid base64.", code="invalid_file_data", param=f"{param}.file_data"
         ) from error

@@ -10,7 +10,6 @@ from turnbridge.turn.items import Json, JsonObject
 
 T = TypeVar("T")
 
-_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
 
 
@@ -58,8 +57,8 @@ def missing(param: str) -> InvalidRequest:
 
 
 def _invalid(complaint: str, param: str) -> InvalidRequest:
-    place = _PLACE.match(complaint)
-    what, path = (place["what"], place["path"] or "") if place else (complaint, "")
+    what, _, place = complaint.partition(" - at `")
+    path = place.removesuffix("`").removeprefix("key in ").removeprefix("$")
     where = f"{param}{path}" if param else path.lstrip(".")
     if lacking := _MISSING.match(what):
         return missing(f"{where}.{lacking['name']}" if where else lacking["name"])

@@ -26,7 +26,7 @@ def render_call(call_id: str, name: str, arguments: str) -> str:
 
 def render_output(call_id: str, name: str, output_text: str) -> str:
     """Return what the client's function answered to an earlier call."""
-    output = _tagless_json({"call_id": call_id, "name": name, "output": output_text})
+    output = tagless_json({"call_id": call_id, "name": name, "output": output_text})
     return f"{OPEN_OUTPUT}{output}{CLOSE_OUTPUT}"
 
 
@@ -35,10 +35,10 @@ def compact_json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _call(call: JsonObject) -> str:
-    return f"{OPEN_CALL}{_tagless_json(call)}{CLOSE_CALL}"
-
-
-def _tagless_json(value: JsonObject) -> str:
-    # Outside of strings JSON has neither of the two characters.
+def tagless_json(value: JsonObject) -> str:
+    """Return JSON in which nothing looks like a tag: outside of strings it has neither of the two characters."""
     return compact_json(value).replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _call(call: JsonObject) -> str:
+    return f"{OPEN_CALL}{tagless_json(call)}{CLOSE_CALL}"

@@ -56,7 +56,6 @@ TELLING = {
     "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "string": (),
 }
 # Keywords that look at one value, not at what is inside it.
 OWN_KEYWORDS = frozenset(
