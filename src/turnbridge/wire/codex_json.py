@@ -1,8 +1,6 @@
 """Which JSON of a client's Codex can read: a line with any other it passes over, or refuses without saying why."""
 
-from collections.abc import Iterator
-
-from turnbridge.turn.items import Json
+from turnbridge.turn.items import Json, layers
 
 # Codex reads no JSON that is nested more than 128 levels deep, and the client's is not at the top of what it is sent.
 MOST_LEVELS = 100
@@ -21,28 +19,9 @@ def unreadable(value: Json) -> str | None:
 
 def levels(value: Json) -> int:
     """Return how deep a value is nested; a value with nothing inside has one level."""
-    count, level = 0, [value]
-    while level:
-        count += 1
-        inside = [value for value in level if isinstance(value, dict | list)]
-        level = [inner for one in inside for inner in (one.values() if isinstance(one, dict) else one)]
-    return count
+    return sum(1 for _ in layers(value))
 
 
 def has_readable_integers(value: Json) -> bool:
     """Tell whether Codex can read every integer in a value."""
-    return all(number in INTEGERS for number in _integers(value))
-
-
-def _integers(value: Json) -> Iterator[int]:
-    match value:
-        case bool():
-            return
-        case int():
-            yield value
-        case list():
-            for inner in value:
-                yield from _integers(inner)
-        case dict():
-            for inner in value.values():
-                yield from _integers(inner)
+    return all(number in INTEGERS for layer in layers(value) for number in layer if isinstance(number, int))

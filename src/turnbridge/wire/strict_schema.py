@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias, assert_never
 import jsonschema_rs
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import Json, JsonObject, layers
 from turnbridge.wire.json_pointer import target
 from turnbridge.wire.validation import missing
 
@@ -109,17 +109,14 @@ def _flaw(schema: Json, *, strict: bool) -> str | None:
 
 def _excess(schema: JsonObject) -> str | None:
     """Return why this is too much to be looked at."""
-    level: list[Json] = [schema]
     values = 0
-    for _ in range(MAX_SCHEMA_DEPTH + 1):
-        values += len(level)
+    for depth, layer in enumerate(layers(schema)):
+        values += len(layer)
         if values > MAX_SCHEMA_VALUES:
             return f"the schema has more than {MAX_SCHEMA_VALUES} JSON values. Make it smaller."
-        containers = [value for value in level if isinstance(value, dict | list)]
-        if not containers:
-            return None
-        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
-    return f"the schema has more than {MAX_SCHEMA_DEPTH} levels of JSON. Use '$ref' and '$defs'."
+        if depth == MAX_SCHEMA_DEPTH and any(isinstance(value, dict | list) for value in layer):
+            return f"the schema has more than {MAX_SCHEMA_DEPTH} levels of JSON. Use '$ref' and '$defs'."
+    return None
 
 
 def _misconstruction(schema: JsonObject) -> str | None:

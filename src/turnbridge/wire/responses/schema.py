@@ -20,11 +20,20 @@ class Text(msgspec.Struct):
     verbosity: str | None = None
 
 
-class ResponsesRequest(msgspec.Struct):
+class StateWishes(msgspec.Struct):
+    """The part of the body that says what to continue and what to keep."""
+
+    input: str | list[JsonObject] | None = None
+    previous_response_id: str | None = None
+    conversation: str | JsonObject | None = None
+    background: bool | None = None
+    store: bool | None = None
+
+
+class ResponsesRequest(StateWishes):
     """The body of `POST /v1/responses`."""
 
     model: str | None = None
-    input: str | list[JsonObject] | None = None
     instructions: str | None = None
     stream: bool | None = None
     reasoning: Reasoning | None = None
@@ -37,7 +46,6 @@ class ResponsesRequest(msgspec.Struct):
     safety_identifier: str | None = None
     service_tier: str | None = None
     truncation: str | None = None
-    store: bool | None = None
     tool_choice: str | JsonObject | None = None
     tools: list[JsonObject] | None = None
     parallel_tool_calls: bool | None = None
@@ -50,20 +58,7 @@ class ResponsesRequest(msgspec.Struct):
     frequency_penalty: float | None = None
     top_logprobs: int | None = None
     stream_options: JsonObject | None = None
-    background: bool | None = None
-    previous_response_id: str | None = None
-    conversation: str | JsonObject | None = None
     prompt: JsonObject | None = None
-
-
-class StateWishes(msgspec.Struct):
-    """The part of the body that says what to continue and what to keep."""
-
-    input: str | list[JsonObject] | None = None
-    previous_response_id: str | None = None
-    conversation: str | JsonObject | None = None
-    background: bool | None = None
-    store: bool | None = None
 
 
 class MessageItem(msgspec.Struct):
