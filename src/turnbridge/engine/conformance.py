@@ -7,6 +7,7 @@ would hold up the gateway for 15 seconds.
 Nothing is ever fetched, and nothing that an answer contains can raise.
 """
 
+import itertools
 import json
 import math
 import re
@@ -18,7 +19,7 @@ from urllib.parse import quote, unquote
 import jsonschema_rs
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import Json, JsonObject, layers
 
 # More than any schema asks a model for, and far below where the library's native stack ends: a few thousand.
 MAX_DEPTH = 200
@@ -161,13 +162,8 @@ def _constant(name: str) -> Json:
 
 
 def _is_deeper_than(limit: int, value: Json) -> bool:
-    level: list[Json] = [value]
-    for _ in range(limit + 1):
-        containers = [item for item in level if isinstance(item, dict | list)]
-        if not containers:
-            return False
-        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
-    return True
+    below = next(itertools.islice(layers(value), limit, None), [])
+    return any(isinstance(item, dict | list) for item in below)
 
 
 class _Search:
