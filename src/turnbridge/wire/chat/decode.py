@@ -36,6 +36,7 @@ UNMET: dict[str, Json] = {
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
 }
+# Of the two forms of tools only one counts; what was said in the other is not met.
 UNMET_BESIDE_TOOLS: dict[str, Json] = {"functions": [], "function_call": "auto"}
 UNMET_BESIDE_FUNCTIONS: dict[str, Json] = {"tool_choice": "auto"}
 
