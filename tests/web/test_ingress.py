@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Exchange, call
@@ -236,33 +236,3 @@ async def test_an_error_after_the_whole_response_is_only_logged() -> None:
         ("error_after_response_began", None, None),
         ("request", "ok", None),
     ]
-
-
-async def test_the_routers_lifespan_runs() -> None:
-    sent: list[Message] = []
-    incoming: list[Message] = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-    async def receive() -> Message:
-        return incoming.pop(0)
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await gateway()({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
-    assert [message["type"] for message in sent] == [
-        "lifespan.startup.complete",
-        "lifespan.shutdown.complete",
-    ]
-
-
-async def test_a_websocket_is_refused() -> None:
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        return {"type": "websocket.connect"}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await gateway()({"type": "websocket", "path": "/healthz", "headers": []}, receive, send)
-    assert sent == [{"type": "websocket.close", "code": 1008}]

@@ -30,6 +30,7 @@ def test_an_error_that_an_edge_adds_is_told_as_what_it_comes_from() -> None:
         (errors.NotFound("m"), 404, "invalid_request_error", "not_found"),
         (errors.MethodNotAllowed("m"), 405, "invalid_request_error", "method_not_allowed"),
         (errors.InvalidApiKey("m"), 401, "invalid_request_error", "invalid_api_key"),
+        (errors.Forbidden("m"), 403, "invalid_request_error", "forbidden"),
         (errors.ContextTooLong("m"), 400, "invalid_request_error", "context_length_exceeded"),
         (errors.PolicyRefusal("m"), 400, "invalid_request_error", "content_policy_violation"),
         (errors.LoginRequired("m"), 401, "authentication_error", "codex_login_required"),

@@ -8,6 +8,7 @@ GatewayError
 │   ├── NotFound            no such route or object
 │   ├── MethodNotAllowed    the route exists, the verb does not
 │   ├── InvalidApiKey       the gateway's own key is missing or wrong
+│   ├── Forbidden           the page or the machine that asks may not have this
 │   ├── ContextTooLong      the input exceeds the model's context window
 │   └── PolicyRefusal       the provider refuses the content
 ├── LoginRequired           Codex itself is not logged in, or its login was rejected
@@ -84,6 +85,12 @@ class InvalidApiKey(RequestError):
     """The gateway's own key is missing or wrong."""
 
     code = "invalid_api_key"
+
+
+class Forbidden(RequestError):
+    """The page or the machine that asks may not have this."""
+
+    code = "forbidden"
 
 
 class ContextTooLong(RequestError):

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 
 import structlog
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turnbridge.turn.errors import Forbidden
 from turnbridge.web.access_log import context_of
 from turnbridge.web.auth import header_value
 
@@ -62,7 +62,7 @@ class AllowOrigins:
             if not granted:
                 shown = origin[:ORIGIN_ECHO_LIMIT].decode("latin-1")
                 log.info("origin_refused", origin=shown, request_id=context_of(scope).request_id)
-                raise HTTPException(403, _refusal(shown))
+                raise _refusal(shown)
             headers.extend(granted)
             await send({"type": "http.response.start", "status": 204, "headers": _preflight_headers(scope)})
             await send({"type": "http.response.body", "body": b""})
@@ -94,8 +94,8 @@ def _preflight_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     return headers
 
 
-def _refusal(origin: str) -> str:
-    return (
+def _refusal(origin: str) -> Forbidden:
+    return Forbidden(
         f"The origin {origin} may not call this server from a browser. "
         "Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
     )

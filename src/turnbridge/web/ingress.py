@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
-from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -26,7 +25,6 @@ from turnbridge.turn.errors import (
     NotFound,
     RequestTooLarge,
 )
-from turnbridge.turn.items import JsonObject
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
 from turnbridge.web.auth import RequireKey, header_value
 from turnbridge.web.cors import AllowOrigins
@@ -43,9 +41,6 @@ PATH_ECHO_LIMIT = 200
 """The 404 repeats the path, since a wrong base URL is its usual cause; no path of ours is this long."""
 
 BYTES_PER_MB = 1024 * 1024
-
-POLICY_VIOLATION = 1008
-"""WebSocket close code: the gateway serves none, and an upgrade must not get round the key."""
 
 
 def wrap(
@@ -65,26 +60,12 @@ def wrap(
     app: ASGIApp = RequireKey(_shortcut(router), api_key=api_key, open_paths=OPEN_PATHS)
     app = AllowOrigins(app, origins=allowed_origins, exposed_headers=exposed_headers)
     app = AnswerErrors(app, routes=routes)
-    serve = Observe(app, routes=routes, metrics=metrics, clock=clock)
-
-    async def ingress(scope: Scope, receive: Receive, send: Send) -> None:
-        match scope["type"]:
-            case "http":
-                await serve(_tidied(scope), receive, send)
-            case "lifespan":
-                await router(scope, receive, send)
-            case _:
-                await send({"type": "websocket.close", "code": POLICY_VIOLATION})
-
-    return ingress
+    return Observe(app, routes=routes, metrics=metrics, clock=clock)
 
 
-def _tidied(scope: Scope) -> Scope:
-    """Return the request with a path as it was meant: base URLs that end in a slash make `//` or a slash at the end."""
-    path: str = scope["path"]
-    if "//" in path or path.endswith("/"):
-        scope["path"] = "/" + "/".join(filter(None, path.split("/")))
-    return scope
+def _tidied(path: str) -> str:
+    """Return a path as it was meant: base URLs that end in a slash make `//` or a slash at the end."""
+    return "/" + "/".join(filter(None, path.split("/"))) if "//" in path or path.endswith("/") else path
 
 
 def _shortcut(router: Router) -> ASGIApp:
@@ -171,6 +152,7 @@ class Observe:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request under observation."""
+        scope["path"] = _tidied(scope["path"])
         context = self._context_for(scope)
         scope[CONTEXT_KEY] = context
 
@@ -213,14 +195,6 @@ class Observe:
         )
 
 
-class ErrorAnswer(NamedTuple):
-    """An error as it is told to a client."""
-
-    status: int
-    headers: dict[str, str]
-    error: JsonObject
-
-
 class AnswerErrors:
     """Turns whatever is raised before the response began into OpenAI's error object."""
 
@@ -238,10 +212,12 @@ class AnswerErrors:
             await self._app(scope, receive, send)
         except ClientDisconnect:
             context.client_gone = True
-        except (GatewayError, HTTPException) as error:
+        except GatewayError as error:
             if context.status is not None:
                 self._log.warning("error_after_response_began", request_id=context.request_id, exc_info=error)
-            await _answer(self._translated(error, scope), context, send)
+            await _answer(error, context, send)
+        except HTTPException as error:
+            await _answer(self._not_served(error.status_code, scope), context, send)
         # The last resort: whatever the defect, the client must get an answer and the log its cause.
         except Exception:  # noqa: BLE001
             self._log.exception("unexpected_fault", request_id=context.request_id, route=context.route)
@@ -249,47 +225,28 @@ class AnswerErrors:
                 "The gateway failed by a defect of its own. Try again; if that does not help, "
                 f"look for the request id {context.request_id} in the gateway's log."
             )
-            await _answer(_shaped(fault), context, send)
+            await _answer(fault, context, send)
 
-    def _translated(self, error: GatewayError | HTTPException, scope: Scope) -> ErrorAnswer:
-        if isinstance(error, GatewayError):
-            return _shaped(error)
+    def _not_served(self, status: int, scope: Scope) -> GatewayError:
+        """Return what the router's 404 or 405 means to a client."""
         context = context_of(scope)
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
             allow = ", ".join(self._routes.methods_of(context.route))
-            message = f"{context.method} is not allowed on {context.route}. Allowed: {allow}."
-            return _shaped(MethodNotAllowed(message))._replace(headers={"allow": allow})
-        if error.status_code == HTTPStatus.NOT_FOUND:
-            url = f"{context.method} {scope['path'][:PATH_ECHO_LIMIT]}"
-            advice = "The base URL of this API ends in /v1, once; clients add the route to it."
-            return _shaped(NotFound(f"Invalid URL ({url}). {advice}"))
-        status = HTTPStatus(error.status_code)
-        at_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        return ErrorAnswer(
-            status=int(status),
-            headers=dict(error.headers or {}),
-            error={
-                "message": error.detail,
-                "type": "server_error" if at_fault else "invalid_request_error",
-                "param": None,
-                "code": status.name.lower(),
-            },
-        )
+            context.response_headers.append((b"allow", allow.encode()))
+            return MethodNotAllowed(f"{context.method} is not allowed on {context.route}. Allowed: {allow}.")
+        url = f"{context.method} {scope['path'][:PATH_ECHO_LIMIT]}"
+        advice = "The base URL of this API ends in /v1, once; clients add the route to it."
+        return NotFound(f"Invalid URL ({url}). {advice}")
 
 
-def _shaped(error: GatewayError) -> ErrorAnswer:
-    return ErrorAnswer(status=status_of(error), headers=error_headers(error), error=error_object(error))
-
-
-async def _answer(answer: ErrorAnswer, context: RequestContext, send: Send) -> None:
+async def _answer(error: GatewayError, context: RequestContext, send: Send) -> None:
     if context.complete:
         return
-    code = answer.error["code"]
-    context.error_code = code if isinstance(code, str) else None
+    context.error_code = error.error_code
     if context.status is not None:
         return
-    body = msgspec.json.encode({"error": answer.error})
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **answer.headers}
+    body = msgspec.json.encode({"error": error_object(error)})
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **error_headers(error)}
     raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": raw_headers})
+    await send({"type": "http.response.start", "status": status_of(error), "headers": raw_headers})
     await send({"type": "http.response.body", "body": b"" if context.method == "HEAD" else body})

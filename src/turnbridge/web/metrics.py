@@ -4,17 +4,16 @@ Every label takes its values from a fixed list, so that no client can make the n
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from ipaddress import IPv6Address, ip_address
 
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.errors import Forbidden
 from turnbridge.turn.events import Usage
 from turnbridge.web.access_log import Outcome, RequestContext
 from turnbridge.web.auth import bearer_token, header_value
@@ -25,7 +24,7 @@ OTHER = "other"
 """The label of whatever is in no fixed list."""
 
 INGRESS_ERROR_CODES = frozenset(
-    {"forbidden", "unsupported_content_encoding", "queue_full", "queue_timeout", "shutting_down", "slow_reader"}
+    {"unsupported_content_encoding", "queue_full", "queue_timeout", "shutting_down", "slow_reader"}
 )
 """Codes that an operator should be able to count, and that no error class carries by itself."""
 
@@ -36,11 +35,6 @@ FIRST_OUTPUT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 13, 20, 40, 60
 """Finest where a person starts to notice the wait; the tail is a model that reasons first."""
 
 
-def codes_of(error_types: Iterable[type[GatewayError]]) -> frozenset[str]:
-    """Return the codes that these errors carry by themselves."""
-    return frozenset(error_type.code for error_type in error_types if error_type.code is not None)
-
-
 class Metrics:
     """All series of one gateway, in a registry of its own."""
 
@@ -48,7 +42,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._error_codes = codes_of(TABLE) | INGRESS_ERROR_CODES
+        self._error_codes = INGRESS_ERROR_CODES.union(kind.code for kind in TABLE if kind.code is not None)
         self._active = 0
         self.watch("turnbridge_active_requests", "Requests being served.", lambda: self._active)
         self._requests = Tally("turnbridge_requests_total", "Requests that ended.", "route", "status_class", "outcome")
@@ -123,10 +117,9 @@ def metrics_endpoint(metrics: Metrics, *, token: str | None) -> Callable[[Reques
         given = bearer_token(request.scope)
         with_token = expected is not None and given is not None and hmac.compare_digest(given, expected)
         if not with_token and not from_this_machine(request.scope):
-            raise HTTPException(
-                403,
+            raise Forbidden(
                 "Metrics are readable from this machine only, or with 'Authorization: Bearer TOKEN', "
-                "where TOKEN is the PROXY_METRICS_TOKEN of this server.",
+                "where TOKEN is the PROXY_METRICS_TOKEN of this server."
             )
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), headers={"content-type": content_type})

@@ -24,6 +24,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.NotFound: Shape(404, "invalid_request_error"),
     errors.MethodNotAllowed: Shape(405, "invalid_request_error"),
     errors.InvalidApiKey: Shape(401, "invalid_request_error"),
+    errors.Forbidden: Shape(403, "invalid_request_error"),
     errors.ContextTooLong: Shape(400, "invalid_request_error"),
     errors.PolicyRefusal: Shape(400, "invalid_request_error"),
     errors.LoginRequired: Shape(401, "authentication_error"),
