@@ -77,11 +77,6 @@ class HttpMediaLoader:
     async def _fetch(self, url: str, *, kind: Literal["image", "file"], param: str) -> Fetched:
         try:
             return await self._fetcher.get(url)
-        except FetchTooLarge as error:
-            raise InvalidRequest(
-                f"The {kind} URL cannot be used. {error}", code=f"{kind}_too_large", param=param
-            ) from error
         except FetchFailed as error:
-            raise InvalidRequest(
-                f"The {kind} URL cannot be used. {error}", code=f"invalid_{kind}_url", param=param
-            ) from error
+            code = f"{kind}_too_large" if isinstance(error, FetchTooLarge) else f"invalid_{kind}_url"
+            raise InvalidRequest(f"The {kind} URL cannot be used. {error}", code=code, param=param) from error
