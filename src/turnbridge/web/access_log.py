@@ -6,9 +6,10 @@ the paths of unknown routes: only fields of `RequestContext` reach it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from starlette.types import Scope
+from structlog.typing import FilteringBoundLogger
 
 CONTEXT_KEY = "turnbridge"
 """Where the ingress puts the `RequestContext` in the ASGI scope."""
@@ -20,18 +21,6 @@ Outcome: TypeAlias = Literal["ok", "client_error", "server_error", "client_gone"
 
 OUTCOMES_OF_CONCERN: frozenset[Outcome] = frozenset({"server_error", "failed_mid_stream"})
 """Outcomes that an operator should look at; the others are the client's own business."""
-
-
-class AccessLogger(Protocol):
-    """The two verbs of a structlog logger that the access log needs."""
-
-    def info(self, event: str, **fields: object) -> object:
-        """Log `event` as the ordinary course of things."""
-        ...
-
-    def warning(self, event: str, **fields: object) -> object:
-        """Log `event` as something to look at."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +77,7 @@ def context_of(scope: Scope) -> RequestContext:
     return context
 
 
-def log_request(log: AccessLogger, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
+def log_request(log: FilteringBoundLogger, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
     """Write the request's one line."""
     write = log.warning if outcome in OUTCOMES_OF_CONCERN else log.info
     started = context.started_at

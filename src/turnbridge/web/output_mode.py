@@ -31,7 +31,7 @@ MODES: dict[str, OutputMode] = {
 class Runner(Protocol):
     """Runs turns."""
 
-    def run(self, request: TurnRequest, served: Served | None = None) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Yield the events of a turn in batches, the last of which ends in a `Terminal`."""
         ...
 
@@ -42,9 +42,7 @@ class CallsInText:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def run(
-        self, request: TurnRequest, served: Served | None = None
-    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
         """Yield the events of a turn without a call among them."""
         async with aclosing(self._runner.run(replace(request, awaits_outputs=False), served)) as batches:
             async for batch in batches:
