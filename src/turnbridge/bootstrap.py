@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -144,12 +143,11 @@ def assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gateway
     admission = Admission(_admission_rules(settings))
     metrics = _metrics(admission, parts)
     rules = _generation_rules(settings)
-    state = State(parts.store, parts.calls, new_id=new_id)
+    state = State(parts.store, parts.calls)
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.background_ended)
     app = build_app(
         _handlers(runner, admission, state, background, Models(parts.backend, rules), rules),
         problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
-        fidelity=parts.backend.fidelity,
         api_key=api_key,
         metrics=metrics,
         metrics_token=settings.metrics_token,
@@ -174,10 +172,10 @@ def _handlers(
     limit = rules.body_limit_bytes
     chats = StoredChats(state, body_limit_bytes=limit)
     return Handlers(
-        generation=Generation(runner, models, rules, admission, state, background, chats, new_id=new_id, now=_seconds),
+        generation=Generation(runner, models, rules, admission, state, background, chats),
         models=models,
         responses=StoredResponses(state, background),
-        conversations=Conversations(state, body_limit_bytes=limit, new_id=new_id, now=_seconds),
+        conversations=Conversations(state, body_limit_bytes=limit),
         chats=chats,
     )
 
@@ -200,10 +198,6 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
         except GatewayError as error:
             log.warning("store_not_pruned", reason=error.message)
         await asyncio.sleep(PRUNING_INTERVAL_S)
-
-
-def _seconds() -> int:
-    return int(time.time())
 
 
 def _warm_rules(settings: Settings) -> WarmRules:
@@ -265,11 +259,6 @@ def wire_trace(settings: Settings, api_key: str) -> Trace:
 def trace_path(settings: Settings) -> Path:
     """Return the file of the wire trace."""
     return settings.proto_log_path or settings.data_dir / "trace" / "wire.ndjson"
-
-
-def new_id(prefix: str) -> str:
-    """Return a fresh id in OpenAI's style."""
-    return prefix + os.urandom(16).hex()
 
 
 def stored_key(data_dir: Path) -> str:

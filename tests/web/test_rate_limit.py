@@ -72,7 +72,6 @@ def gateway(limit: str | RequestRates | None) -> ASGIApp:
             chats=cast("StoredChats", Mock()),
         ),
         problem=lambda: "",
-        fidelity=lambda: "exact",
         api_key=f"{MINE},{ANOTHERS}",
         metrics=Metrics(),
         metrics_token=None,

@@ -41,7 +41,6 @@ def build_app(
     handlers: Handlers,
     *,
     problem: Callable[[], str],
-    fidelity: Callable[[], str],
     api_key: str,
     metrics: Metrics,
     metrics_token: str | None,
@@ -49,10 +48,7 @@ def build_app(
     rates: RequestRates | None,
     body_limit_bytes: int,
 ) -> ASGIApp:
-    """Return the whole HTTP side; `problem` says why turns cannot be run now, or nothing.
-
-    `fidelity` says how faithfully Codex shows requests to the model.
-    """
+    """Return the whole HTTP side; `problem` says why turns cannot be run now, or nothing."""
     limited = [] if rates is None else [Middleware(LimitRate, rates=rates)]
     once = Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)
     routes = [
@@ -61,7 +57,7 @@ def build_app(
         # Before the routes whose parameter would take these paths for an id.
         *(route for path in REASONS for route in _both(None, path, refuse)),
         *_kept(handlers, once),
-        *_probes(problem, fidelity),
+        *_probes(problem, handlers.models),
         Route("/metrics", metrics_endpoint(metrics, token=metrics_token)),
     ]
     return wrap(
@@ -77,14 +73,14 @@ def build_app(
     )
 
 
-def _probes(problem: Callable[[], str], fidelity: Callable[[], str]) -> list[Route]:
+def _probes(problem: Callable[[], str], models: Models) -> list[Route]:
     async def alive(_: Request) -> Response:
         return json_response({"status": "ok"})
 
     async def ready(_: Request) -> Response:
         reason = problem()
         if not reason:
-            return json_response({"status": "ready", "fidelity": fidelity()})
+            return json_response({"status": "ready", "fidelity": models.fidelity()})
         return json_response({"status": "not_ready", "reason": reason}, status=503)
 
     return [Route("/healthz", alive), Route("/livez", alive), Route("/readyz", ready)]

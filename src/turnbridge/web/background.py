@@ -12,9 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import structlog
-from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.engine.records import RUNNING, ResponseRecord
@@ -24,10 +22,11 @@ from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import context_of
+from turnbridge.web.json_response import json_response
 from turnbridge.web.keepalive import wants_no_keepalive
 from turnbridge.web.leaving import Client
 from turnbridge.web.output_mode import Runner
-from turnbridge.web.state import Past, State, record_of
+from turnbridge.web.state import Past, State, named, record_of
 from turnbridge.web.turns import STREAM_HEADERS
 from turnbridge.web.writers import named_frames
 from turnbridge.wire import sse
@@ -139,7 +138,7 @@ class BackgroundRuns:
         await self._state.store.add_response(
             record_of(past, encoder),
             continues=past.segment,
-            inputs=self._state.named(past.inputs),
+            inputs=named(past.inputs),
             conversation=past.conversation,
             lease_until=self._now() + LEASE_S,
         )
@@ -153,8 +152,7 @@ class BackgroundRuns:
         """Return what the request that started a run is answered with: the stream, or the response as it stands."""
         if streamed:
             return self.stream(run.read(0), headers)
-        body = msgspec.json.encode(run.encoder.response)
-        return Response(body, media_type="application/json", headers=dict(headers))
+        return json_response(run.encoder.response, headers=headers)
 
     def stream(self, frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> ASGIApp:
         """Return an answer that streams frames as they come."""
@@ -228,7 +226,7 @@ class BackgroundRuns:
 
     async def _keep(self, run: Run) -> None:
         """Keep how the response ended, then let its readers go."""
-        outputs = self._state.named(run.encoder.said)
+        outputs = named(run.encoder.said)
         events = zlib.compress(b"".join(run.frames))
         try:
             await self._state.store.finish_response(record_of(run.past, run.encoder), outputs=outputs, events=events)
@@ -279,11 +277,6 @@ def _ending(record: ResponseRecord, number: int) -> list[JsonObject]:
     error: JsonObject = {"type": "server_error", "param": None, **(known if isinstance(known, dict) else LOST_ERROR)}
     failed: JsonObject = {"type": "response.failed", "sequence_number": number + 1, "response": record.body}
     return [error_event(error, number=number), failed]
-
-
-def is_running(record: ResponseRecord) -> bool:
-    """Tell whether a response has not ended."""
-    return record.status in RUNNING
 
 
 class EventStream:

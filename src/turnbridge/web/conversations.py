@@ -1,6 +1,7 @@
 """The Conversations API: histories that have a name, and that responses are added to."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 
 import msgspec
 from starlette.requests import Request
@@ -9,10 +10,10 @@ from starlette.responses import Response
 from turnbridge.engine.records import ConversationRecord, History, KeptItem
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.auth import client_of
+from turnbridge.web.ids import new_id
 from turnbridge.web.ingress import read_body
 from turnbridge.web.json_response import json_response
-from turnbridge.web.state import State, owner_of
+from turnbridge.web.state import State, named, owner_asking
 from turnbridge.web.stored_responses import included
 from turnbridge.wire.listing import page, page_of, page_query
 from turnbridge.wire.parameters import check_metadata
@@ -34,21 +35,17 @@ class ConversationBody(msgspec.Struct):
 class Conversations:
     """Handlers of `/v1/conversations` and what is below it."""
 
-    def __init__(
-        self, state: State, *, body_limit_bytes: int, new_id: Callable[[str], str], now: Callable[[], int]
-    ) -> None:
+    def __init__(self, state: State, *, body_limit_bytes: int) -> None:
         self._state = state
         self._body_limit_bytes = body_limit_bytes
-        self._new_id = new_id
-        self._now = now
 
     async def create(self, request: Request) -> Response:
         """Begin a conversation, with items if the client has some."""
         body = await self._body(request)
         record = ConversationRecord(
-            id=self._new_id("conv_"),
-            owner=_owner(request),
-            created_at=self._now(),
+            id=new_id("conv_"),
+            owner=owner_asking(request),
+            created_at=int(time.time()),
             metadata={**check_metadata(body.metadata)},
         )
         await self._state.store.add_conversation(record, await self._items(record.owner, body.items or []))
@@ -122,7 +119,7 @@ class Conversations:
         if ids := ids_to_look_up(given):
             given = resolved(given, await self._state.store.items(owner, ids), param="items")
         decode_items(given, param="items")
-        return self._state.named(given)
+        return named(given)
 
     async def _record(self, request: Request) -> ConversationRecord:
         owner, conversation_id = _asked(request)
@@ -139,12 +136,8 @@ class Conversations:
         return history
 
 
-def _owner(request: Request) -> str:
-    return owner_of(client_of(request.scope))
-
-
 def _asked(request: Request) -> tuple[str, str]:
-    return _owner(request), str(request.path_params["conversation_id"])
+    return owner_asking(request), str(request.path_params["conversation_id"])
 
 
 def _shown(record: ConversationRecord) -> JsonObject:

@@ -1,6 +1,7 @@
 """The two routes that generate: decode, choose the model, answer."""
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +20,7 @@ from turnbridge.turn.values import replace
 from turnbridge.web.access_log import context_of
 from turnbridge.web.auth import client_of
 from turnbridge.web.background import BackgroundRuns
+from turnbridge.web.ids import new_id
 from turnbridge.web.ingress import read_body
 from turnbridge.web.keepalive import wants_no_keepalive
 from turnbridge.web.output_mode import MODE_HEADER, CallsInText, OutputMode, Runner, output_mode
@@ -85,9 +87,6 @@ class Generation:
         state: State,
         background: BackgroundRuns,
         chats: StoredChats,
-        *,
-        new_id: Callable[[str], str],
-        now: Callable[[], int],
     ) -> None:
         self._runner = runner
         self._calls_in_text = CallsInText(runner)
@@ -97,8 +96,6 @@ class Generation:
         self._state = state
         self._background = background
         self._chats = chats
-        self._new_id = new_id
-        self._now = now
 
     async def chat(self, request: Request) -> ASGIApp:
         """Answer a Chat Completions request."""
@@ -106,10 +103,10 @@ class Generation:
         body = await self._body(request)
         decoded = chat_decode.decode(body)
         wanted = self._without_system_prompt(self._unkept(body, decoded.turn))
-        turn, choice = await self._settle(request, wanted, effort_param="reasoning_effort")
+        turn, choice = await self._settle(client, wanted, effort_param="reasoning_effort")
         mode = output_mode(request, "openai-json")
         await self._state.restore_calls(client, turn.items)
-        encoder = ChatEncoder(decoded, completion_id=self._new_id("chatcmpl-"), created=self._now())
+        encoder = ChatEncoder(decoded, completion_id=new_id("chatcmpl-"), created=_now())
         return TurnResponse(
             self._runner_for(mode),
             turn,
@@ -129,14 +126,14 @@ class Generation:
         past = await self._state.recall(client, body)
         decoded = responses_decode.decode({**body, "input": list(past.inputs)}, past.history)
         wanted = self._without_tools(self._unkept(body, decoded.turn))
-        turn, choice = await self._settle(request, wanted, effort_param="reasoning.effort")
+        turn, choice = await self._settle(client, wanted, effort_param="reasoning.effort")
         mode = output_mode(request, self._rules.responses_output_mode)
         await self._state.restore_calls(client, turn.items)
         encoder = ResponseEncoder(
             replace(decoded, turn=replace(decoded.turn, effort=turn.effort)),
             choice.model,
-            response_id=self._new_id("resp_"),
-            created_at=self._now(),
+            response_id=new_id("resp_"),
+            created_at=_now(),
             stored=past.keep,
         )
         admission = self._admission.admitted(client)
@@ -147,7 +144,7 @@ class Generation:
         return TurnResponse(
             self._runner_for(mode),
             turn,
-            ResponsesWriter(encoder, self._now),
+            ResponsesWriter(encoder, _now),
             admission=admission,
             timing=self._timing(request),
             headers=self._headers(choice, turn, mode),
@@ -191,9 +188,7 @@ class Generation:
         context.stream = body.get("stream") is True
         return body
 
-    async def _settle(
-        self, request: Request, turn: TurnRequest, *, effort_param: str
-    ) -> tuple[TurnRequest, ModelChoice]:
+    async def _settle(self, client: str, turn: TurnRequest, *, effort_param: str) -> tuple[TurnRequest, ModelChoice]:
         """Return the turn with Codex's own name for the model, and an effort that it has."""
         if turn.ignored and self._rules.strict_params:
             raise InvalidRequest(
@@ -207,7 +202,7 @@ class Generation:
         if turn.effort is not None:
             catalog.check_effort(choice.model, turn.effort, param=effort_param)
         effort = turn.effort or choice.effort
-        return replace(turn, client=client_of(request.scope), model=choice.model.id, effort=effort), choice
+        return replace(turn, client=client, model=choice.model.id, effort=effort), choice
 
     def _headers(self, choice: ModelChoice, turn: TurnRequest, mode: OutputMode) -> dict[str, str]:
         headers = {MODEL_HEADER: choice.model.id}
@@ -218,3 +213,7 @@ class Generation:
             names = ", ".join(turn.ignored)
             headers[IGNORED_HEADER] = "".join(c if c.isascii() and c.isprintable() else "?" for c in names)[:1000]
         return headers
+
+
+def _now() -> int:
+    return int(time.time())

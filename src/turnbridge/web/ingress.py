@@ -4,7 +4,6 @@
 the outermost one looks at what is sent: the others leave the headers they want in the `RequestContext`.
 """
 
-import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -28,6 +27,7 @@ from turnbridge.turn.errors import (
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
 from turnbridge.web.auth import RequireKey, header_value
 from turnbridge.web.cors import AllowOrigins
+from turnbridge.web.ids import new_id
 from turnbridge.web.metrics import OTHER, Metrics
 from turnbridge.wire.openai_errors import error_headers, error_object, status_of
 
@@ -184,7 +184,7 @@ class Observe:
     def _context_for(self, scope: Scope) -> RequestContext:
         request_id = header_value(scope, b"x-request-id") or b""
         if not SANE_REQUEST_ID.fullmatch(request_id):
-            request_id = f"req_{os.urandom(16).hex()}".encode()
+            request_id = new_id("req_").encode()
         return RequestContext(
             request_id=request_id.decode("ascii"),
             method=scope["method"],

@@ -3,15 +3,18 @@
 import asyncio
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
+from starlette.requests import Request
 
 from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord, Store
 from turnbridge.engine.tool_calls import Leg, OpenCalls
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
 from turnbridge.turn.items import FunctionCall, Item, JsonObject
+from turnbridge.web.auth import client_of
+from turnbridge.web.ids import new_id
 from turnbridge.wire.responses import stored
 from turnbridge.wire.responses.decode import decode_items
 from turnbridge.wire.responses.encode import ResponseEncoder
@@ -41,10 +44,9 @@ class Past:
 class State:
     """Reads and writes the store on behalf of the route that generates."""
 
-    def __init__(self, store: Store | None, calls: OpenCalls, *, new_id: Callable[[str], str]) -> None:
+    def __init__(self, store: Store | None, calls: OpenCalls) -> None:
         self._store = store
         self._calls = calls
-        self._new_id = new_id
 
     @property
     def store(self) -> Store:
@@ -120,22 +122,14 @@ class State:
                 self.store.add_response(
                     record,
                     continues=past.segment,
-                    inputs=self.named(past.inputs),
-                    outputs=self.named(encoder.said),
+                    inputs=named(past.inputs),
+                    outputs=named(encoder.said),
                     conversation=past.conversation,
                 )
             )
         except GatewayError as error:
             log.error("response_not_kept", response=record.id, reason=error.message)
             encoder.mark_unstored()
-
-    def named(self, items: Sequence[JsonObject]) -> list[KeptItem]:
-        """Return items with ids: their own, or fresh ones."""
-        return [KeptItem(id=self._id_of(item), body=item) for item in items]
-
-    def _id_of(self, item: JsonObject) -> str:
-        given = item.get("id")
-        return given if isinstance(given, str) and given else self._new_id(stored.id_prefix(item))
 
     async def _after_response(self, owner: str, response_id: str) -> tuple[tuple[JsonObject, ...], int]:
         history = await self._store.response_history(owner, response_id) if self._store is not None else None
@@ -168,6 +162,21 @@ class State:
                 param="conversation",
             )
         return tuple(item.body for item in history.inputs)
+
+
+def named(items: Sequence[JsonObject]) -> list[KeptItem]:
+    """Return items with ids: their own, or fresh ones."""
+    return [KeptItem(id=_id_of(item), body=item) for item in items]
+
+
+def _id_of(item: JsonObject) -> str:
+    given = item.get("id")
+    return given if isinstance(given, str) and given else new_id(stored.id_prefix(item))
+
+
+def owner_asking(request: Request) -> str:
+    """Return under which name the things of the client that makes a request are kept."""
+    return owner_of(client_of(request.scope))
 
 
 def owner_of(client: str) -> str:

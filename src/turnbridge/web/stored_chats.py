@@ -11,10 +11,9 @@ from starlette.responses import Response
 from turnbridge.engine.records import ChatQuery, ChatRecord
 from turnbridge.turn.errors import GatewayError, NotFound
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.web.auth import client_of
 from turnbridge.web.ingress import read_body
 from turnbridge.web.json_response import json_response
-from turnbridge.web.state import State, owner_of
+from turnbridge.web.state import State, owner_asking, owner_of
 from turnbridge.wire.chat.encode import ChatEncoder
 from turnbridge.wire.chat.stored import shown_message
 from turnbridge.wire.listing import page, page_of, page_query
@@ -55,7 +54,7 @@ class StoredChats:
         """List completions, filtered by model and metadata."""
         query = page_query(request.query_params, usual_order="asc")
         chats, has_more = await self._state.store.chats(
-            _owner(request),
+            owner_asking(request),
             ChatQuery(
                 model=request.query_params.get("model"),
                 metadata=_metadata_filter(request.query_params),
@@ -83,7 +82,7 @@ class StoredChats:
     async def delete(self, request: Request) -> Response:
         """Remove a completion."""
         chat_id = str(request.path_params["completion_id"])
-        if not await self._state.store.delete_chat(_owner(request), chat_id):
+        if not await self._state.store.delete_chat(owner_asking(request), chat_id):
             raise _missing(chat_id)
         return json_response(deleted(chat_id, "chat.completion.deleted"))
 
@@ -95,7 +94,7 @@ class StoredChats:
 
     async def _found(self, request: Request) -> ChatRecord:
         chat_id = str(request.path_params["completion_id"])
-        chat = await self._state.store.chat(_owner(request), chat_id)
+        chat = await self._state.store.chat(owner_asking(request), chat_id)
         if chat is None:
             raise _missing(chat_id)
         return chat
@@ -126,10 +125,6 @@ def _metadata_filter(parameters: Mapping[str, str]) -> dict[str, str]:
             if name.startswith(METADATA_FILTER) and name.endswith("]")
         }
     )
-
-
-def _owner(request: Request) -> str:
-    return owner_of(client_of(request.scope))
 
 
 def _missing(chat_id: str) -> NotFound:

@@ -7,12 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from turnbridge.engine.records import CANCELLED, ResponseRecord
+from turnbridge.engine.records import CANCELLED, RUNNING, ResponseRecord
 from turnbridge.turn.errors import InvalidRequest, NotFound
-from turnbridge.web.auth import client_of
-from turnbridge.web.background import BackgroundRuns, is_running, kept_frames
+from turnbridge.web.background import BackgroundRuns, kept_frames
 from turnbridge.web.json_response import json_response
-from turnbridge.web.state import State, owner_of
+from turnbridge.web.state import State, owner_asking
 from turnbridge.wire.listing import page_of, page_query, query_number
 from turnbridge.wire.responses.decode import ENCRYPTED_REASONING
 from turnbridge.wire.responses.stored import deleted, shown_item, with_encrypted
@@ -61,7 +60,7 @@ class StoredResponses:
         record = await self._record(owner, response_id)
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="cancelled"), code="not_in_background")
-        if is_running(record):
+        if record.status in RUNNING:
             await self._state.store.finish_response(
                 replace(record, status=CANCELLED, body={**record.body, "status": CANCELLED})
             )
@@ -86,7 +85,7 @@ class StoredResponses:
         record = await self._record(owner, response_id)
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="streamed again"), code="not_in_background")
-        if is_running(record):
+        if record.status in RUNNING:
             raise InvalidRequest(
                 "This response is being made by another gateway on the same store: ask that one for the stream, "
                 "or poll without `stream`.",
@@ -109,7 +108,7 @@ def included(request: Request) -> list[str]:
 
 
 def _asked(request: Request) -> tuple[str, str]:
-    return owner_of(client_of(request.scope)), str(request.path_params["response_id"])
+    return owner_asking(request), str(request.path_params["response_id"])
 
 
 def _number(request: Request, name: str) -> int:
