@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -51,7 +51,7 @@ class _Reader:
 
 
 class _Recording:
-    """An answer that is being made, and those who read it."""
+    """An answer, while it is made and afterwards, and those who read it."""
 
     def __init__(self, identity: bytes, fingerprint: bytes, context: RequestContext) -> None:
         self.identity = identity
@@ -66,6 +66,11 @@ class _Recording:
         # Bytes that were recorded and dropped; None while all are kept.
         self._passed_on: int | None = None
         self._changed = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing more will be recorded."""
+        return self._work.done()
 
     @property
     def successful(self) -> bool:
@@ -118,7 +123,7 @@ class _Recording:
         """Send the answer, as far as it goes; raise what ended it early."""
         started = False
         while True:
-            changed, over = self._changed, self._work.done()
+            changed, over = self._changed, self.over
             if self.start is not None and not started:
                 started = True
                 await send(self.start)
@@ -142,20 +147,11 @@ class _Recording:
         self._changed = asyncio.Event()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
-    """A finished answer."""
+class _Kept(NamedTuple):
+    """A whole answer, and what will forget it."""
 
-    fingerprint: bytes
-    context: RequestContext
-    start: Message
-    body: bytes
+    recording: _Recording
     expiry: asyncio.TimerHandle
-
-    async def play(self, send: Send) -> None:
-        """Send the answer."""
-        await send(self.start)
-        await send({"type": "http.response.body", "body": self.body})
 
 
 class Answers:
@@ -167,9 +163,10 @@ class Answers:
         self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
         self._bytes = 0
 
-    def find(self, identity: bytes, fingerprint: bytes) -> _Recording | _Kept | None:
+    def find(self, identity: bytes, fingerprint: bytes) -> _Recording | None:
         """Return the answer to this very request; raise `InvalidRequest` if its key came with another one."""
-        found = self._running.get(identity) or self._kept.get(identity)
+        kept = self._kept.get(identity)
+        found = self._running.get(identity) if kept is None else kept.recording
         if found is not None and found.fingerprint != fingerprint:
             raise InvalidRequest(
                 f"The {KEY_HEADER} was used with another request before. Use a fresh key for each request, "
@@ -186,12 +183,12 @@ class Answers:
     async def add(self, recording: _Recording, message: Message) -> None:
         """Record a message of the answer, within the bounds."""
         if self._running.get(recording.identity) is recording:
-            self._bytes += len(message.get("body", b""))
+            more = len(message.get("body", b""))
+            self._bytes += more
             while self._kept and self._bytes > self._bounds.total_bytes:
                 self._forget_kept(next(iter(self._kept)))
-            size = len(recording.body) + len(message.get("body", b""))
-            if size > self._bounds.answer_bytes or self._bytes > self._bounds.total_bytes:
-                self._bytes -= size - len(recording.body)
+            if len(recording.body) + more > self._bounds.answer_bytes or self._bytes > self._bounds.total_bytes:
+                self._bytes -= more
                 self.forget(recording)
                 recording.keep_nothing()
         await recording.add(message)
@@ -206,16 +203,10 @@ class Answers:
         """Keep the answer if it is one that can be had again."""
         known = self._running.get(recording.identity) is recording
         self.forget(recording)
-        if not known or not recording.successful or recording.start is None:
+        if not known or not recording.successful:
             return
-        later = asyncio.get_running_loop().call_later(self._bounds.kept_s, self._forget_kept, recording.identity)
-        self._kept[recording.identity] = _Kept(
-            fingerprint=recording.fingerprint,
-            context=recording.context,
-            start=recording.start,
-            body=bytes(recording.body),
-            expiry=later,
-        )
+        expiry = asyncio.get_running_loop().call_later(self._bounds.kept_s, self._forget_kept, recording.identity)
+        self._kept[recording.identity] = _Kept(recording, expiry)
         self._bytes += len(recording.body)
         if len(self._kept) > self._bounds.answers:
             self._forget_kept(next(iter(self._kept)))
@@ -223,7 +214,7 @@ class Answers:
     def _forget_kept(self, identity: bytes) -> None:
         kept = self._kept.pop(identity)
         kept.expiry.cancel()
-        self._bytes -= len(kept.body)
+        self._bytes -= len(kept.recording.body)
 
 
 class AnswerOnce:
@@ -243,18 +234,11 @@ class AnswerOnce:
         body = await read_body(scope, receive, limit_bytes=self._body_limit_bytes)
         identity, fingerprint = _identity(scope, key), _fingerprint(scope, body)
         found = self._answers.find(identity, fingerprint)
-        match found:
-            case None:
-                recording = _Recording(identity, fingerprint, context_of(scope))
-                await self._run(recording, body, scope, receive, send)
-            case _Recording():
-                _mark_repeat(scope, found.context, b"joined")
-                await self._serve(found, receive, send)
-            case _Kept():
-                _mark_repeat(scope, found.context, b"replayed")
-                await found.play(send)
-            case _:
-                assert_never(found)
+        if found is None:
+            await self._run(_Recording(identity, fingerprint, context_of(scope)), body, scope, receive, send)
+        else:
+            _mark_repeat(scope, found.context, b"replayed" if found.over else b"joined")
+            await self._serve(found, receive, send)
 
     async def _run(self, recording: _Recording, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the request for this client and for all that join; stay until it is over, even if this client leaves."""
