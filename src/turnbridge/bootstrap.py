@@ -81,42 +81,10 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
     `provider` is the base URL of a Responses API to put behind Codex instead of the user's login.
     """
     async with contextlib.AsyncExitStack() as stack:
-        trace = wire_trace(settings, api_key) if settings.log_proto else None
-        if trace is not None:
-            stack.callback(trace.file.close)
-        pool, native = codex_pools(
-            settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace)
-        )
-        for each in filter(None, (pool, native)):
-            stack.push_async_callback(_end, asyncio.create_task(each.run()))
-        media = HttpMediaLoader()
-        stack.push_async_callback(media.aclose)
-        calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
-        warm = WarmThreads(_warm_rules(settings))
-        stack.callback(calls.close)
-        stack.callback(warm.close)
-        rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
-        if rates is not None:
-            stack.push_async_callback(rates.aclose)
-        store = _store(settings)
-        if store is not None:
-            stack.push_async_callback(store.aclose)
-        gateway, background = assemble(
-            settings,
-            Parts(
-                pool=pool,
-                backend=CodexBackend(pool, native=native),
-                media=media,
-                calls=calls,
-                warm=warm,
-                rates=rates,
-                trace=trace,
-                store=store,
-            ),
-            api_key=api_key,
-        )
-        if store is not None:
-            stack.push_async_callback(_end, asyncio.create_task(_look_after(store, settings)))
+        parts = _begin(settings, stack, api_key=api_key, provider=provider)
+        gateway, background = _assemble(settings, parts, api_key=api_key)
+        if parts.store is not None:
+            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.store, settings)))
             stack.push_async_callback(_end, asyncio.create_task(background.watch()))
             stack.push_async_callback(background.aclose)
         yield gateway
@@ -124,7 +92,7 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What has a life of its own, and is ended by whoever began it."""
+    """What has a life of its own."""
 
     pool: Pool
     backend: Backend
@@ -136,7 +104,31 @@ class Parts:
     store: Store | None
 
 
-def assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gateway, BackgroundRuns]:
+def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str, provider: str | None) -> Parts:
+    """Begin what has a life of its own; `stack` ends it."""
+    trace = wire_trace(settings, api_key) if settings.log_proto else None
+    if trace is not None:
+        stack.callback(trace.file.close)
+    pool, native = codex_pools(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
+    for each in filter(None, (pool, native)):
+        stack.push_async_callback(_end, asyncio.create_task(each.run()))
+    media = HttpMediaLoader()
+    stack.push_async_callback(media.aclose)
+    calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
+    stack.callback(calls.close)
+    warm = WarmThreads(_warm_rules(settings))
+    stack.callback(warm.close)
+    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
+    if rates is not None:
+        stack.push_async_callback(rates.aclose)
+    store = _store(settings)
+    if store is not None:
+        stack.push_async_callback(store.aclose)
+    backend = CodexBackend(pool, native=native)
+    return Parts(pool=pool, backend=backend, media=media, calls=calls, warm=warm, rates=rates, trace=trace, store=store)
+
+
+def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
     watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
     runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.calls, parts.warm, watch)
