@@ -47,11 +47,9 @@ class Turn:
         for batch in batches:
             self._batches.put_nowait(batch)
 
-    async def run(
-        self, request: TurnRequest, served: Served | None = None
-    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
         del request
-        self.served = served or self.served
+        self.served = served
         self.served.fidelity = self.known_at_once
         while True:
             batch = await self._batches.get()
@@ -223,9 +221,7 @@ class Choices:
         self.running = 0
         self.may_end = asyncio.Event()
 
-    async def run(
-        self, request: TurnRequest, served: Served | None = None
-    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
         del request, served
         self.running += 1
         try:
@@ -238,9 +234,7 @@ class Choices:
 class Defect:
     """Runs turns that break by a defect."""
 
-    async def run(
-        self, request: TurnRequest, served: Served | None = None
-    ) -> AsyncGenerator[Sequence[TurnEvent], None]:
+    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
         del request, served
         yield STARTED
         raise RuntimeError("a defect")

@@ -53,9 +53,9 @@ class Run:
     ended: bool = False
     unwanted: bool = False
     """Whether its client has cancelled it."""
-    making: "asyncio.Task[None] | None" = None
+    making: "asyncio.Task[None]" = field(init=False)
     """Its turn, which may be cancelled at any moment."""
-    ending: "asyncio.Task[None] | None" = None
+    ending: "asyncio.Task[None]" = field(init=False)
     """What comes after the turn, whatever became of it; never cancelled, so that a response has one end."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -144,8 +144,8 @@ class BackgroundRuns:
         )
         self._runs[run.id] = run
         served = Served()
-        run.making = asyncio.ensure_future(self._make(run, runner.run(turn, served), admission))
-        run.ending = asyncio.ensure_future(self._end(run, run.making, served))
+        run.making = asyncio.create_task(self._make(run, runner.run(turn, served), admission))
+        run.ending = asyncio.create_task(self._end(run, served))
         return run
 
     def answer(self, run: Run, *, streamed: bool, headers: Mapping[str, str]) -> ASGIApp:
@@ -174,9 +174,8 @@ class BackgroundRuns:
         await asyncio.gather(*map(self._stop, list(self._runs.values())))
 
     async def _stop(self, run: Run) -> None:
-        if run.making is not None and run.ending is not None:
-            run.making.cancel()
-            await asyncio.wait((run.ending,))
+        run.making.cancel()
+        await asyncio.wait((run.ending,))
 
     async def _make(
         self,
@@ -191,12 +190,12 @@ class BackgroundRuns:
                     for event in batch:
                         run.add(run.encoder.feed(event, now=int(self._now())))
 
-    async def _end(self, run: Run, making: "asyncio.Task[None]", served: Served) -> None:
+    async def _end(self, run: Run, served: Served) -> None:
         """Wait until the turn is over, then give the response its end."""
         began = self._now()
-        await asyncio.wait((making,))
+        await asyncio.wait((run.making,))
         if run.encoder.response["status"] in RUNNING:
-            run.add(self._broken_off(run, making))
+            run.add(self._broken_off(run))
         await self._keep(run)
         # A turn that never began was served by nothing, and used no tokens.
         served_by = None if served.fidelity is None else served.thread
@@ -210,14 +209,14 @@ class BackgroundRuns:
             total_s=round(self._now() - began, 3),
         )
 
-    def _broken_off(self, run: Run, making: "asyncio.Task[None]") -> Sequence[JsonObject]:
+    def _broken_off(self, run: Run) -> Sequence[JsonObject]:
         """Return the end of a stream whose turn is over without one."""
         error: GatewayError
-        if making.cancelled() and run.unwanted:
+        if run.making.cancelled() and run.unwanted:
             return run.encoder.cancel()
-        if making.cancelled():
+        if run.making.cancelled():
             error = BackendUnavailable("The gateway is shutting down.", code="shutting_down")
-        elif isinstance(raised := making.exception(), GatewayError):
+        elif isinstance(raised := run.making.exception(), GatewayError):
             error = raised
         else:
             log.error("unexpected_fault", response=run.id, exc_info=raised)
@@ -243,7 +242,7 @@ class BackgroundRuns:
         held = list(self._runs.values())
         alive = await self._state.store.extend_leases([run.id for run in held], self._now() + LEASE_S)
         for run in held:
-            if run.id not in alive and run.making is not None:
+            if run.id not in alive:
                 # Cancelled or deleted through another gateway; or it has just ended, and then nothing is cancelled.
                 run.unwanted = True
                 run.making.cancel()
@@ -260,13 +259,13 @@ def lost(record: ResponseRecord) -> ResponseRecord:
     return replace(record, status="failed", body={**record.body, "status": "failed", "error": LOST_ERROR})
 
 
-def kept_frames(record: ResponseRecord, events: bytes | None, after: int) -> list[bytes]:
+def kept_frames(record: ResponseRecord, events: bytes | None, after: int) -> bytes:
     """Return what of a finished response's stream comes after event number `after`."""
     if events is None:
         # The stream went with the gateway that wrote it; its end is known all the same.
-        return [named_frames(_ending(record, after + 1))]
+        return named_frames(_ending(record, after + 1))
     frames = zlib.decompress(events).split(sse.END_OF_FRAME)[:-1]
-    return [frame + sse.END_OF_FRAME for frame in frames[after + 1 :]]
+    return b"".join(frame + sse.END_OF_FRAME for frame in frames[after + 1 :])
 
 
 def _ending(record: ResponseRecord, number: int) -> list[JsonObject]:

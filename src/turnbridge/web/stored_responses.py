@@ -1,6 +1,6 @@
 """Responses that were made before: read, streamed again, cancelled, deleted, and what they were made from."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -93,7 +93,7 @@ class StoredResponses:
                 param="stream",
             )
         events = await self._state.store.response_events(owner, response_id)
-        return self._background.stream(_each(kept_frames(record, events, after)), {})
+        return self._background.stream(_at_once(kept_frames(record, events, after)), {})
 
     async def _record(self, owner: str, response_id: str) -> ResponseRecord:
         record = await self._state.store.response(owner, response_id)
@@ -128,6 +128,6 @@ def _missing(response_id: str) -> NotFound:
     return NotFound(f"Response with id '{response_id}' not found.", param="response_id")
 
 
-async def _each(frames: Sequence[bytes]) -> AsyncIterator[bytes]:
+async def _at_once(frames: bytes) -> AsyncIterator[bytes]:
     if frames:
-        yield b"".join(frames)
+        yield frames
