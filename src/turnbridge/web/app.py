@@ -25,6 +25,19 @@ from turnbridge.wire.model_list import model_list, model_object
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
+EXPOSED_HEADERS = (
+    MODEL_HEADER,
+    IGNORED_HEADER,
+    USAGE_HEADER,
+    QUEUED_HEADER,
+    THREAD_HEADER,
+    REPEAT_HEADER,
+    MODE_HEADER,
+    FIDELITY_HEADER,
+    *RATE_HEADERS,
+)
+"""What the gateway says of an answer, which the pages of allowed origins may read."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
@@ -52,7 +65,8 @@ def build_app(
     limited = [] if rates is None else [Middleware(LimitRate, rates=rates)]
     once = Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)
     routes = [
-        *_generating(handlers.generation, [*limited, once]),
+        *_both("POST", "/chat/completions", handlers.generation.chat, [*limited, once]),
+        *_both("POST", "/responses", handlers.generation.responses, [*limited, once]),
         *_models(handlers.models),
         # Before the routes whose parameter would take these paths for an id.
         *(route for path in REASONS for route in _both(None, path, refuse)),
@@ -65,11 +79,7 @@ def build_app(
         api_key=api_key,
         metrics=metrics,
         allowed_origins=allowed_origins,
-        exposed_headers=(
-            *(MODEL_HEADER, IGNORED_HEADER, USAGE_HEADER, QUEUED_HEADER, THREAD_HEADER, REPEAT_HEADER),
-            *(MODE_HEADER, FIDELITY_HEADER),
-            *RATE_HEADERS,
-        ),
+        exposed_headers=EXPOSED_HEADERS,
     )
 
 
@@ -84,13 +94,6 @@ def _probes(problem: Callable[[], str], models: Models) -> list[Route]:
         return json_response({"status": "not_ready", "reason": reason}, status=503)
 
     return [Route("/healthz", alive), Route("/livez", alive), Route("/readyz", ready)]
-
-
-def _generating(generation: Generation, layers: Sequence[Middleware]) -> list[Route]:
-    return [
-        *_both("POST", "/chat/completions", generation.chat, layers),
-        *_both("POST", "/responses", generation.responses, layers),
-    ]
 
 
 def _models(models: Models) -> list[Route]:

@@ -24,10 +24,7 @@ from turnbridge.web.auth import client_of
 
 IN_MEMORY = "memory"
 
-LIMIT_HEADER = "x-ratelimit-limit-requests"
-REMAINING_HEADER = "x-ratelimit-remaining-requests"
-RESET_HEADER = "x-ratelimit-reset-requests"
-RATE_HEADERS = (LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER)
+RATE_HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
 
 STORAGE_PATIENCE_S = 1.0
 """A Redis in the same network answers within milliseconds; a request must not wait long for one that does not."""

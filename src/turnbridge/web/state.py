@@ -135,8 +135,7 @@ class State:
         history = await self._store.response_history(owner, response_id) if self._store is not None else None
         if history is None:
             raise InvalidRequest(
-                f"Previous response with id '{response_id}' not found."
-                + ("" if self._store is not None else f" {NOTHING_KEPT}"),
+                self._not_found(f"Previous response with id '{response_id}'"),
                 code="previous_response_not_found",
                 param="previous_response_id",
             )
@@ -156,12 +155,11 @@ class State:
     async def _in_conversation(self, owner: str, conversation: str) -> tuple[JsonObject, ...]:
         history = await self._store.conversation_history(owner, conversation) if self._store is not None else None
         if history is None:
-            raise NotFound(
-                f"Conversation with id '{conversation}' not found."
-                + ("" if self._store is not None else f" {NOTHING_KEPT}"),
-                param="conversation",
-            )
+            raise NotFound(self._not_found(f"Conversation with id '{conversation}'"), param="conversation")
         return tuple(item.body for item in history.inputs)
+
+    def _not_found(self, what: str) -> str:
+        return f"{what} not found." if self.on else f"{what} not found. {NOTHING_KEPT}"
 
 
 def named(items: Sequence[JsonObject]) -> list[KeptItem]:

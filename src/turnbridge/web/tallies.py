@@ -1,7 +1,7 @@
 """Counts and distributions as plain numbers, which become Prometheus series only when somebody reads them.
 
 The library's own take a lock and a check for each change, and a request makes a dozen of them: beside a busy Codex that
-took 40 µs of it, and takes 24 now.
+took 40 µs of it, where these take 24.
 """
 
 from bisect import bisect_left
