@@ -37,8 +37,9 @@ from turnbridge.web.access_log import context_of
 from turnbridge.web.app import Handlers, build_app
 from turnbridge.web.background import BackgroundRuns
 from turnbridge.web.conversations import Conversations
-from turnbridge.web.generation import Generation, GenerationRules, Models
+from turnbridge.web.generation import Generation, GenerationRules
 from turnbridge.web.metrics import Metrics
+from turnbridge.web.models import Models
 from turnbridge.web.rate_limit import RequestRates
 from turnbridge.web.serving import STOP_GRACE_S
 from turnbridge.web.state import State
@@ -137,8 +138,9 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     rules = _generation_rules(settings)
     state = State(parts.store, parts.calls)
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.background_ended)
+    models = Models(parts.backend, default=settings.codex_model, aliases=settings.model_aliases)
     app = build_app(
-        _handlers(runner, admission, state, background, Models(parts.backend, rules), rules),
+        _handlers(runner, admission, state, background, models, rules),
         problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
         api_key=api_key,
         metrics=metrics,
@@ -221,8 +223,6 @@ def _generation_rules(settings: Settings) -> GenerationRules:
         ignore_system_prompt=settings.ignore_client_system_prompt,
         responses_output_mode=settings.responses_output_mode,
         omit_response_tools=settings.responses_omit_tool_manifest,
-        default_model=settings.codex_model,
-        aliases=settings.model_aliases,
     )
 
 

@@ -22,8 +22,9 @@ from tests.web.asgi_driver import Answer, call
 from turnbridge.settings import load_settings
 from turnbridge.web.app import Handlers, build_app
 from turnbridge.web.conversations import Conversations
-from turnbridge.web.generation import Generation, Models
+from turnbridge.web.generation import Generation
 from turnbridge.web.metrics import Metrics
+from turnbridge.web.models import Models
 from turnbridge.web.rate_limit import RATE_HEADERS, RequestRates, Standing, duration
 from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.stored_responses import StoredResponses
@@ -66,7 +67,7 @@ def gateway(limit: str | RequestRates | None) -> ASGIApp:
     return build_app(
         Handlers(
             generation=cast("Generation", Generating()),
-            models=cast("Models", None),
+            models=cast("Models", Mock()),
             responses=cast("StoredResponses", Mock()),
             conversations=cast("Conversations", Mock()),
             chats=cast("StoredChats", Mock()),

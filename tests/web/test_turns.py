@@ -14,7 +14,8 @@ from turnbridge.turn.errors import UpstreamFailed
 from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
-from turnbridge.web.turns import Timing, TurnResponse, run_choices
+from turnbridge.web.choices import run_choices
+from turnbridge.web.turns import Timing, TurnResponse
 from turnbridge.web.writers import ResponsesWriter
 from turnbridge.wire.responses import decode
 from turnbridge.wire.responses.encode import ResponseEncoder

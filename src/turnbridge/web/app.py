@@ -10,18 +10,18 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.web.conversations import Conversations
-from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation, Models
+from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation
 from turnbridge.web.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.ingress import wrap
 from turnbridge.web.json_response import json_response
 from turnbridge.web.metrics import Metrics, metrics_endpoint
+from turnbridge.web.models import Models
 from turnbridge.web.output_mode import MODE_HEADER
 from turnbridge.web.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 from turnbridge.web.stored_chats import StoredChats
 from turnbridge.web.stored_responses import StoredResponses
 from turnbridge.web.turns import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.web.unserved import REASONS, refuse
-from turnbridge.wire.model_list import model_list, model_object
 
 Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -67,7 +67,8 @@ def build_app(
     routes = [
         *_both("POST", "/chat/completions", handlers.generation.chat, [*limited, once]),
         *_both("POST", "/responses", handlers.generation.responses, [*limited, once]),
-        *_models(handlers.models),
+        *_both("GET", "/models", handlers.models.list),
+        *_both("GET", "/models/{model:path}", handlers.models.retrieve),
         # Before the routes whose parameter would take these paths for an id.
         *(route for path in REASONS for route in _both(None, path, refuse)),
         *_kept(handlers, once),
@@ -94,20 +95,6 @@ def _probes(problem: Callable[[], str], models: Models) -> list[Route]:
         return json_response({"status": "not_ready", "reason": reason}, status=503)
 
     return [Route("/healthz", alive), Route("/livez", alive), Route("/readyz", ready)]
-
-
-def _models(models: Models) -> list[Route]:
-    async def list_models(_: Request) -> Response:
-        catalog = await models.catalog()
-        listed = [model_object(model) for model in catalog.listed()]
-        aliases = [model_object(model, name=name) for name, model in catalog.aliases().items()]
-        return json_response(model_list([*listed, *aliases]))
-
-    async def get_model(request: Request) -> Response:
-        name = request.path_params["model"]
-        return json_response(model_object((await models.catalog()).resolve(name).model, name=name))
-
-    return [*_both("GET", "/models", list_models), *_both("GET", "/models/{model:path}", get_model)]
 
 
 def _kept(handlers: Handlers, once: Middleware) -> list[Route]:

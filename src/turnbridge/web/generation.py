@@ -1,7 +1,6 @@
 """The two routes that generate: decode, choose the model, answer."""
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,12 +8,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from turnbridge.engine.admission import Admission
-from turnbridge.engine.models import ModelCatalog, ModelChoice
-from turnbridge.engine.ports import Backend
+from turnbridge.engine.models import ModelChoice
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject, Message
-from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.web.access_log import context_of
@@ -23,6 +20,7 @@ from turnbridge.web.background import BackgroundRuns
 from turnbridge.web.ids import new_id
 from turnbridge.web.ingress import read_body
 from turnbridge.web.keepalive import wants_no_keepalive
+from turnbridge.web.models import Models
 from turnbridge.web.output_mode import MODE_HEADER, CallsInText, OutputMode, Runner, output_mode
 from turnbridge.web.state import State
 from turnbridge.web.stored_chats import StoredChats
@@ -50,30 +48,6 @@ class GenerationRules:
     responses_output_mode: OutputMode
     omit_response_tools: bool
     """Whether the tools of Responses clients are left out: they describe them in their own words."""
-    default_model: str | None
-    aliases: Mapping[str, str]
-
-
-class Models:
-    """What can be asked for, read from Codex each time: it changes with its login and its version."""
-
-    def __init__(self, backend: Backend, rules: GenerationRules) -> None:
-        self._backend = backend
-        self._rules = rules
-        self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
-
-    async def catalog(self) -> ModelCatalog:
-        """Return the models and every name for them."""
-        default = self._rules.default_model or await self._backend.default_model()
-        models = await self._backend.models()
-        # Made anew only when Codex has others: that takes 7 µs.
-        if self._known is None or self._known[0] is not models or self._known[1] != default:
-            self._known = (models, default, ModelCatalog(models, default=default, aliases=self._rules.aliases))
-        return self._known[2]
-
-    def fidelity(self) -> str:
-        """Tell how faithfully the model is shown a request."""
-        return self._backend.fidelity()
 
 
 class Generation:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -16,21 +16,11 @@ from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, T
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import RequestContext, context_of
+from turnbridge.web.choices import AnyBatch, numbered, run_choices
 from turnbridge.web.later import Later
 from turnbridge.web.leaving import Client
 from turnbridge.web.output_mode import Runner
 from turnbridge.wire import sse
-
-
-class ChoiceBatch(msgspec.Struct, frozen=True):
-    """Some events of one of several turns."""
-
-    index: int
-    events: Sequence[TurnEvent]
-
-
-# An answer with one choice has no numbers: each layer around a delta takes a twentieth of what it costs.
-AnyBatch: TypeAlias = Sequence[TurnEvent] | ChoiceBatch
 
 # Said inside a stream, whose headers have long gone, in the words of the header that whole answers carry.
 USAGE_HEADER = "x-turnbridge-usage"
@@ -47,7 +37,6 @@ FIDELITY_HEADER = "x-turnbridge-fidelity"
 PATIENCE_WITH_WHOLE_ANSWERS = 2
 BLANK = b" "
 
-MOST_UNSENT_BATCHES = 64
 # How often a client that does not read is looked for.
 STALL_CHECK_S = 1.0
 
@@ -181,7 +170,7 @@ class TurnResponse:
     async def _whole(self, context: RequestContext, outlet: "_Outlet") -> None:
         async with aclosing(self._events) as source:
             async for batch in source:
-                index, events = _numbered(batch)
+                index, events = numbered(batch)
                 self._writer.frames(index, events)
                 _mark_output(context, events)
                 if self._writer.failure is not None:
@@ -243,7 +232,7 @@ class TurnResponse:
         return b""
 
     def _frames(self, context: RequestContext, batch: AnyBatch) -> bytes:
-        index, events = _numbered(batch)
+        index, events = numbered(batch)
         if context.first_output_at is None:
             _mark_output(context, events)
         frames = self._writer.frames(index, events)
@@ -257,52 +246,12 @@ class TurnResponse:
         return frames
 
 
-async def run_choices(
-    runner: Runner, request: TurnRequest, served: Served, *, choices: int, at_once: int
-) -> AsyncGenerator[ChoiceBatch, None]:
-    """Yield the events of several turns of one request as they come; the last that begins says how they are served."""
-    # Bounded, so that a client that does not read holds back its own turns and fills nothing.
-    arrived: asyncio.Queue[ChoiceBatch | Exception | None] = asyncio.Queue(MOST_UNSENT_BATCHES)
-    room = asyncio.Semaphore(at_once)
-
-    async def run_one(index: int) -> None:
-        try:
-            async with room, aclosing(runner.run(request, served)) as batches:
-                async for batch in batches:
-                    await arrived.put(ChoiceBatch(index, batch))
-            await arrived.put(None)
-        # Whatever the defect: if it were not told here, the others would be waited for in vain.
-        except Exception as error:  # noqa: BLE001
-            await arrived.put(error)
-
-    tasks = [asyncio.ensure_future(run_one(index)) for index in range(choices)]
-    try:
-        running = choices
-        while running:
-            told = await arrived.get()
-            if isinstance(told, Exception):
-                raise told
-            if told is None:
-                running -= 1
-            else:
-                yield told
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _numbered(batch: AnyBatch) -> tuple[int, Sequence[TurnEvent]]:
-    """Return a batch with the number of its choice."""
-    return (batch.index, batch.events) if isinstance(batch, ChoiceBatch) else (0, batch)
-
-
 async def _until_output(source: AsyncIterator[AnyBatch]) -> list[AnyBatch]:
     """Return the batches up to the first one that can be shown."""
     batches: list[AnyBatch] = []
     async for batch in source:
         batches.append(batch)
-        if _has_output(_numbered(batch)[1]):
+        if _has_output(numbered(batch)[1]):
             break
     return batches
 
@@ -314,7 +263,7 @@ def _has_output(events: Sequence[TurnEvent]) -> bool:
 
 def _speaks(held: Sequence[AnyBatch]) -> bool:
     """Tell whether the first thing that can be shown is text."""
-    shown = (e for batch in held for e in _numbered(batch)[1] if not isinstance(e, MessageStarted | ReasoningStarted))
+    shown = (e for batch in held for e in numbered(batch)[1] if not isinstance(e, MessageStarted | ReasoningStarted))
     return isinstance(next(shown, None), TextDelta)
 
 
@@ -324,7 +273,7 @@ def _mark_output(context: RequestContext, events: Sequence[TurnEvent]) -> None:
 
 
 def _refuse_if_failed(held: list[AnyBatch]) -> None:
-    for _, events in map(_numbered, held):
+    for _, events in map(numbered, held):
         failed = events[-1]
         if isinstance(failed, TurnFailed):
             raise failed.error
