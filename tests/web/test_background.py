@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -266,6 +267,20 @@ async def test_a_run_that_fails_is_counted_only_if_its_turn_began(
     assert (endings(started), counted.kept) == (["error", "failed"], ["failed"])
     assert [by for _, by in counted.turns] == ([] if served is None else [served])
     assert ([line["event"] for line in logged], logged[-1]["served_by"]) == (events, served)
+    await store.aclose()
+
+
+async def test_a_clock_that_is_set_back_makes_no_run_shorter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    counted = Counted(store, monkeypatch)
+    with capture_logs() as logged:
+        started = await counted.begin(Answering(), run)
+        monkeypatch.setattr(time, "time", lambda: 0.0)
+        counted.may_keep.set()
+        await asyncio.wait((started.ending,))
+    assert [line["total_s"] >= 0 for line in logged] == [True]
     await store.aclose()
 
 

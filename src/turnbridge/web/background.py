@@ -94,19 +94,11 @@ class Run:
 class BackgroundRuns:
     """The responses that this gateway makes in the background."""
 
-    def __init__(
-        self,
-        state: State,
-        *,
-        keepalive_s: float | None,
-        count: Callable[[Usage, str], None],
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, state: State, *, keepalive_s: float | None, count: Callable[[Usage, str], None]) -> None:
         """`count` is told the tokens of each run, and how it was served."""
         self._state = state
         self._keepalive_s = keepalive_s
         self._count = count
-        self._now = now
         self._runs: dict[str, Run] = {}
 
     async def watch(self) -> None:
@@ -140,7 +132,7 @@ class BackgroundRuns:
             continues=past.segment,
             inputs=named(past.inputs),
             conversation=past.conversation,
-            lease_until=self._now() + LEASE_S,
+            lease_until=time.time() + LEASE_S,
         )
         self._runs[run.id] = run
         served = Served()
@@ -188,11 +180,11 @@ class BackgroundRuns:
             async with aclosing(source) as batches:
                 async for batch in batches:
                     for event in batch:
-                        run.add(run.encoder.feed(event, now=int(self._now())))
+                        run.add(run.encoder.feed(event, now=int(time.time())))
 
     async def _end(self, run: Run, served: Served) -> None:
         """Wait until the turn is over, then give the response its end."""
-        began = self._now()
+        began = time.monotonic()
         await asyncio.wait((run.making,))
         if run.encoder.response["status"] in RUNNING:
             run.add(self._broken_off(run))
@@ -206,7 +198,7 @@ class BackgroundRuns:
             response=run.id,
             status=run.encoder.response["status"],
             served_by=served_by,
-            total_s=round(self._now() - began, 3),
+            total_s=round(time.monotonic() - began, 3),
         )
 
     def _broken_off(self, run: Run) -> Sequence[JsonObject]:
@@ -221,7 +213,7 @@ class BackgroundRuns:
         else:
             log.error("unexpected_fault", response=run.id, exc_info=raised)
             error = InternalFault("The gateway failed while it made this response; its log has the details.")
-        return run.encoder.feed(TurnFailed(error), now=int(self._now()))
+        return run.encoder.feed(TurnFailed(error), now=int(time.time()))
 
     async def _keep(self, run: Run) -> None:
         """Keep how the response ended, then let its readers go."""
@@ -240,7 +232,7 @@ class BackgroundRuns:
         if not self._runs:
             return
         held = list(self._runs.values())
-        alive = await self._state.store.extend_leases([run.id for run in held], self._now() + LEASE_S)
+        alive = await self._state.store.extend_leases([run.id for run in held], time.time() + LEASE_S)
         for run in held:
             if run.id not in alive:
                 # Cancelled or deleted through another gateway; or it has just ended, and then nothing is cancelled.
@@ -248,7 +240,7 @@ class BackgroundRuns:
                 run.making.cancel()
 
     async def _fail_lost(self) -> None:
-        for record in await self._state.store.lost_responses(self._now()):
+        for record in await self._state.store.lost_responses(time.time()):
             if record.id not in self._runs:
                 log.warning("background_response_lost", response=record.id)
                 await self._state.store.finish_response(lost(record), outputs=(), events=None)
