@@ -39,9 +39,10 @@ async def ask(client: httpx2.AsyncClient) -> httpx2.Response:
     return await client.post("/v1/responses", json={"model": "gpt-5.5", "input": "Hello"})
 
 
-async def readiness(client: httpx2.AsyncClient, *, other_than: str = "Codex is starting.") -> httpx2.Response:
-    """Return what `/readyz` says once it says something else."""
-    while (response := await client.get("/readyz")).json().get("reason") == other_than:  # noqa: ASYNC110 - as probes do
+async def readiness(client: httpx2.AsyncClient) -> httpx2.Response:
+    """Return what `/readyz` says once Codex has been started, or cannot be."""
+    starting = "Codex is starting."
+    while (response := await client.get("/readyz")).json().get("reason") == starting:  # noqa: ASYNC110 - as probes do
         await asyncio.sleep(0.02)
     return response
 

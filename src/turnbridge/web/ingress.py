@@ -65,7 +65,9 @@ def wrap(
 
 def _tidied(path: str) -> str:
     """Return a path as it was meant: base URLs that end in a slash make `//` or a slash at the end."""
-    return "/" + "/".join(filter(None, path.split("/"))) if "//" in path or path.endswith("/") else path
+    if "//" in path or path.endswith("/"):
+        return "/" + "/".join(filter(None, path.split("/")))
+    return path
 
 
 def _shortcut(router: Router) -> ASGIApp:
