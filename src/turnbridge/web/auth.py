@@ -10,6 +10,7 @@ from collections.abc import Collection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.turn.errors import InvalidApiKey
+from turnbridge.web.headers import header_value
 
 MASKABLE_LENGTH = 12
 """Of a key at least this long, the five characters that `masked` shows say nothing useful about the rest."""
@@ -55,15 +56,6 @@ def bearer_token(scope: Scope) -> bytes | None:
         return None
     scheme, _, token = header.strip().partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
-
-
-def header_value(scope: Scope, name: bytes) -> bytes | None:
-    """Return the first value of the request header `name`, which is given in lower case."""
-    for key, value in scope["headers"]:
-        if key == name:
-            found: bytes = value
-            return found
-    return None
 
 
 def masked(key: bytes) -> str:

@@ -22,6 +22,7 @@ from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import context_of
+from turnbridge.web.headers import encoded
 from turnbridge.web.json_response import json_response
 from turnbridge.web.keepalive import wants_no_keepalive
 from turnbridge.web.leaving import Client
@@ -275,7 +276,7 @@ class EventStream:
 
     def __init__(self, frames: AsyncIterator[bytes], *, headers: Mapping[str, str], keepalive_s: float | None) -> None:
         self._frames = frames
-        self._headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in {**STREAM_HEADERS, **headers}.items()]
+        self._headers = encoded({**STREAM_HEADERS, **headers})
         self._keepalive_s = keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.turn.errors import Forbidden
 from turnbridge.web.access_log import context_of
-from turnbridge.web.auth import header_value
+from turnbridge.web.headers import header_value
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.web.access_log import RequestContext, context_of
-from turnbridge.web.auth import client_of, header_value
+from turnbridge.web.auth import client_of
+from turnbridge.web.headers import header_value
 from turnbridge.web.ingress import read_body
 from turnbridge.web.keepalive import NO_KEEPALIVE
 from turnbridge.web.leaving import Client

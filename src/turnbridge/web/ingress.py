@@ -25,8 +25,9 @@ from turnbridge.turn.errors import (
     RequestTooLarge,
 )
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
-from turnbridge.web.auth import RequireKey, header_value
+from turnbridge.web.auth import RequireKey
 from turnbridge.web.cors import AllowOrigins
+from turnbridge.web.headers import encoded, header_value
 from turnbridge.web.ids import new_id
 from turnbridge.web.metrics import OTHER, Metrics
 from turnbridge.wire.openai_errors import error_headers, error_object, status_of
@@ -252,6 +253,5 @@ async def _answer(error: GatewayError, context: RequestContext, send: Send) -> N
         return
     body = msgspec.json.encode({"error": error_object(error)})
     headers = {"content-type": "application/json", "content-length": str(len(body)), **error_headers(error)}
-    raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status_of(error), "headers": raw_headers})
+    await send({"type": "http.response.start", "status": status_of(error), "headers": encoded(headers)})
     await send({"type": "http.response.body", "body": b"" if context.method == "HEAD" else body})

@@ -3,7 +3,7 @@
 from starlette.datastructures import QueryParams
 from starlette.types import Scope
 
-from turnbridge.web.auth import header_value
+from turnbridge.web.headers import header_value
 
 NO_KEEPALIVE = b"x-no-keepalive"
 

@@ -16,7 +16,8 @@ from starlette.types import Scope
 from turnbridge.turn.errors import Forbidden
 from turnbridge.turn.events import Usage
 from turnbridge.web.access_log import Outcome, RequestContext
-from turnbridge.web.auth import bearer_token, header_value
+from turnbridge.web.auth import bearer_token
+from turnbridge.web.headers import header_value
 from turnbridge.web.tallies import Distribution, Tally
 from turnbridge.wire.openai_errors import TABLE
 

@@ -11,7 +11,7 @@ from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
-from turnbridge.web.auth import header_value
+from turnbridge.web.headers import header_value
 from turnbridge.wire.use_tool import calls_as_text
 
 OutputMode: TypeAlias = Literal["openai-json", "obsidian-xml"]

@@ -17,6 +17,7 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.choices import AnyBatch, numbered, run_choices
+from turnbridge.web.headers import encoded
 from turnbridge.web.later import Later
 from turnbridge.web.leaving import Client
 from turnbridge.web.output_mode import Runner
@@ -296,8 +297,7 @@ class _Outlet:
         if self.started:
             return
         self.started = True
-        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await self._send({"type": "http.response.start", "status": 200, "headers": encoded})
+        await self._send({"type": "http.response.start", "status": 200, "headers": encoded(headers)})
 
     async def write(self, data: bytes) -> None:
         """Send some frames."""
