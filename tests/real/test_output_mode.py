@@ -24,6 +24,8 @@ def calls_weather(bridge: Bridge) -> None:
 
 
 async def test_a_response_tells_its_calls_in_the_text_if_the_client_asks(bridge: Bridge) -> None:
+    # Other tests of the same gateway may have left theirs.
+    bridge.gateway.calls.close()
     calls_weather(bridge)
     raw = await bridge.client.responses.with_raw_response.create(
         model=MODEL, input="Weather?", tools=[RESPONSES_TOOL], extra_headers=XML

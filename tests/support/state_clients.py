@@ -70,4 +70,12 @@ def traces(directory: Path, text: str) -> list[str]:
     """Return the files in which a text stands, in any part of their bytes."""
     mark = text.encode()
     files = [path for path in directory.rglob("*") if path.is_file() and not path.is_symlink()]
-    return [str(path.relative_to(directory)) for path in files if mark in path.read_bytes()]
+    return [str(path.relative_to(directory)) for path in files if mark in _bytes_of(path)]
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return what is in a file; in one that Codex has removed since it was listed, there is nothing."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
