@@ -18,7 +18,6 @@ from turnbridge.appserver.pool import Pool
 from turnbridge.codex import codex_pools
 from turnbridge.engine.admission import Admission, AdmissionRules
 from turnbridge.engine.ports import Backend, MediaLoader
-from turnbridge.engine.records import Store
 from turnbridge.engine.timing import Patience, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
@@ -102,7 +101,7 @@ class Parts:
     warm: WarmThreads
     rates: RequestRates | None
     trace: Trace | None
-    store: Store | None
+    store: SqlStore | None
 
 
 def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str, provider: str | None) -> Parts:
