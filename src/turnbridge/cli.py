@@ -1,4 +1,4 @@
-"""The commands."""
+"""The commands: `serve` itself, and the list of all."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,6 @@ import errno
 import gc
 import ipaddress
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -15,32 +14,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from turnbridge import __version__
-from turnbridge.bootstrap import Gateway, running_gateway, stored_key, trace_path
-from turnbridge.commands import probe, schema, store
-from turnbridge.commands.refusal import explained, refuse
+from turnbridge.bootstrap import Gateway, running_gateway, stored_key
+from turnbridge.commands import probe, schema, store, trace
+from turnbridge.commands.refusal import refuse, usable_settings
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
-from turnbridge.settings import Settings, complaints, load_settings
-from turnbridge.trace import timeline
+from turnbridge.settings import Settings, complaints
 from turnbridge.web.serving import HttpServer, fastest_loop
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The OpenAI API in front of Codex.")
-app.add_typer(store.app, name="store")
-app.command()(probe.probe)
-app.command()(schema.schema)
-
-# How wide a timeline is where there is no terminal to tell it.
-PIPE_COLUMNS = 160
-TRACE_COLOURS = {
-    "http_ingress": "cyan",
-    "backend_submission": "yellow",
-    "backend_io": "magenta",
-    "client_egress": "green",
-}
 
 
 def _version(value: bool) -> None:
@@ -56,7 +41,6 @@ def main(
     """Put the OpenAI API in front of the official Codex app-server."""
 
 
-@app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (PROXY_HOST).")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on (PORT).")] = None,
@@ -66,11 +50,8 @@ def serve(
 ) -> None:
     """Run the gateway."""
     _stand_in_for_closed_streams()
-    try:
-        settings = load_settings(PROXY_HOST=host, PORT=port)
-        configure_logging(settings.log_level)
-    except (ValidationError, ValueError) as error:
-        refuse(explained(error))
+    settings = usable_settings(PROXY_HOST=host, PORT=port)
+    configure_logging(settings.log_level)
     for complaint in complaints(os.environ):
         typer.secho(f"warning: {complaint}", fg="yellow", err=True)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
@@ -150,27 +131,6 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> I
             loop.remove_signal_handler(number)
 
 
-@app.command()
-def trace(
-    request_id: Annotated[str, typer.Argument(help="The `x-request-id` of its answer.")],
-    file: Annotated[Path | None, typer.Option(help="The file of the trace (PROTO_LOG_PATH).")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Every delta by itself, and payloads as a whole.")] = False,
-) -> None:
-    """Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes."""
-    try:
-        path = file or trace_path(load_settings())
-    except (ValidationError, ValueError) as error:
-        refuse(explained(error))
-    lines = timeline.lines_of(path, request_id)
-    if not lines:
-        typer.secho(f"There is no request {request_id} in {path}. {timeline.advice(path)}", fg="red", err=True)
-        raise typer.Exit(1)
-    typer.secho("\n".join(timeline.heading(lines)) + "\n", bold=True)
-    width = shutil.get_terminal_size((PIPE_COLUMNS, 0)).columns
-    for row, text in timeline.told(timeline.rows(lines, full=full), width=width, full=full):
-        typer.secho(text, fg="red" if row.failed else TRACE_COLOURS[row.first.phase])
-
-
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -207,10 +167,8 @@ curl {base}/chat/completions -H "Authorization: Bearer {shown}" -H "Content-Type
 from openai import OpenAI
 client = OpenAI(base_url="{base}", api_key="{shown}")
 print(client.responses.create(model="{model}", input="Hello!").output_text)
-""",
-        file=sys.stdout,
+"""
     )
-    sys.stdout.flush()
 
 
 def _is_loopback(host: str) -> bool:
@@ -218,3 +176,8 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+app.add_typer(store.app, name="store")
+for command in (probe.probe, schema.schema, serve, trace.trace):
+    app.command()(command)

@@ -19,28 +19,20 @@ from turnbridge.wire.codex.host_rules import HostRules
 def codex_pools(
     settings: Settings, *, provider: str | None, tap: Callable[[int], Tap] | None
 ) -> tuple[Pool, Pool | None]:
-    """Return the pool that serves, and if need be one for models that are left their own tool mode.
-
-    `provider` is the base URL of a Responses API to put behind Codex instead of the user's login.
-    """
-    spec = user_spec(settings) if provider is None else provider_spec(settings, provider)
-    prepare = (
-        partial(prepare_home, spec.home, settings.codex_home)
-        if provider is None
-        else partial(prepare_bare_home, spec.home)
-    )
+    """Return the pool that serves, and if need be one for models that are left their own tool mode."""
+    spec, prepare = codex_with(settings, provider)
     native_spec = replace(spec, direct_tools=False)
-    pool_of = partial(worker_pool, prepare=prepare, settings=settings, tap=tap)
+    pool_of = partial(_pool, prepare=prepare, settings=settings, tap=tap)
     pool = pool_of(native_spec if settings.tool_mode == "native" else spec)
     return pool, pool_of(native_spec, on_demand=True) if settings.tool_mode == "auto" else None
 
 
-def worker_pool(
+def _pool(
     spec: CodexSpec,
     *,
     prepare: Callable[[], None],
     settings: Settings,
-    tap: Callable[[int], Tap] | None = None,
+    tap: Callable[[int], Tap] | None,
     on_demand: bool = False,
 ) -> Pool:
     """Return a pool of app-servers in a home that is prepared at each of their starts."""
@@ -71,15 +63,22 @@ async def _checked(spec: CodexSpec, worker: Worker) -> Worker:
     return worker
 
 
+def codex_with(settings: Settings, provider: str | None) -> tuple[CodexSpec, Callable[[], None]]:
+    """Return how to run Codex, and what prepares its home at each start.
+
+    `provider` is the base URL of a Responses API to put behind Codex instead of the user's login.
+    """
+    if provider is None:
+        spec = user_spec(settings)
+        return spec, partial(prepare_home, spec.home, settings.codex_home)
+    spec = _spec(settings, "demo-home", provider_overrides(provider))
+    return spec, partial(prepare_bare_home, spec.home)
+
+
 def user_spec(settings: Settings) -> CodexSpec:
     """Return Codex with the user's own login and models."""
     provider = settings.codex_force_provider
     return _spec(settings, "codex-home", () if provider is None else (f"model_provider={json.dumps(provider)}",))
-
-
-def provider_spec(settings: Settings, base_url: str) -> CodexSpec:
-    """Return Codex with one provider on the command line, and no user."""
-    return _spec(settings, "demo-home", provider_overrides(base_url))
 
 
 def login_help(settings: Settings, spec: CodexSpec) -> str:

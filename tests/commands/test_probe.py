@@ -72,35 +72,35 @@ def test_a_probe_of_something_else_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("direction", "line", "expected"),
     [
-        ("sent", {"id": 1, "method": "thread/start", "params": {"model": "m"}}, ("request", "thread/start", None)),
+        ("sent", {"id": 1, "method": "thread/start", "params": {"model": "m"}}, ("request", "thread/start", "ok")),
         (
             "sent",
             {"id": 1, "method": "thread/start", "params": {"modle": "m"}},
             ("request", "thread/start", "there is no field `modle`"),
         ),
         ("sent", {"id": 1, "method": "thread/end"}, ("request", "thread/end", "there is no such method")),
-        ("received", {"method": "turn/started", "params": {"threadId": "t"}}, ("notification", "turn/started", None)),
+        ("received", {"method": "turn/started", "params": {"threadId": "t"}}, ("notification", "turn/started", "ok")),
         ("received", {"method": "turn/x", "params": {}}, ("notification", "turn/x", "it is not in the schema")),
         ("received", {"id": 7, "result": {}}, ("answer", "", "nobody asked for it")),
         ("received", [1], ("unreadable", "", "it is not a JSON object")),
     ],
 )
-def test_every_message_is_judged(direction: str, line: object, expected: tuple[str, str, str | None]) -> None:
+def test_every_message_is_judged(direction: str, line: object, expected: tuple[str, str, str]) -> None:
     seen: list[Seen] = []
     watch = WireWatch(RpcCheck(SCHEMA), seen.append)
     data = msgspec.json.encode(line) + b"\n"
     # A pipe brings messages in any pieces.
     for piece in (data[:5], data[5:]):
         (watch.sent if direction == "sent" else watch.received)(piece)
-    assert [(one.kind, one.method, one.problem) for one in seen] == [expected]
-    assert watch.problems == (expected[2] is not None)
+    assert [(one.kind, one.method, one.schema) for one in seen] == [expected]
+    assert watch.problems == (expected[2] != "ok")
 
 
 def test_what_older_versions_tell_besides_is_no_fault_of_theirs() -> None:
     seen: list[Seen] = []
     watch = WireWatch(RpcCheck(SCHEMA), seen.append)
     watch.received(b'{"method":"codex/event/task_started","params":{}}\n')
-    assert [one.problem for one in seen] == ["it is not in the schema"]
+    assert [one.schema for one in seen] == ["it is not in the schema"]
     assert (watch.messages, watch.problems) == (1, 0)
 
 
@@ -109,8 +109,8 @@ def test_an_answer_is_named_after_its_question() -> None:
     watch = WireWatch(RpcCheck(SCHEMA), seen.append)
     watch.sent(b'{"id":1,"method":"thread/start","params":{}}\n')
     watch.received(b'{"id":1,"error":{"code":-1,"message":"no"}}\n{broken\n')
-    assert [(one.kind, one.method, one.problem) for one in seen] == [
-        ("request", "thread/start", None),
-        ("answer", "thread/start", None),
+    assert [(one.kind, one.method, one.schema) for one in seen] == [
+        ("request", "thread/start", "ok"),
+        ("answer", "thread/start", "ok"),
         ("unreadable", "", "it is not JSON"),
     ]

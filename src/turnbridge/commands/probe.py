@@ -10,18 +10,16 @@ from typing import Annotated
 
 import msgspec
 import typer
-from pydantic import ValidationError
 
 from turnbridge.appserver.backend import open_conversation
 from turnbridge.appserver.capabilities import Binary, examine
-from turnbridge.appserver.home import prepare_bare_home, prepare_home
-from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
-from turnbridge.codex import login_help, provider_spec, user_spec
-from turnbridge.commands.refusal import explained, refuse
+from turnbridge.appserver.worker import Worker, start_worker
+from turnbridge.codex import codex_with, login_help
+from turnbridge.commands.refusal import refuse, usable_settings
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
-from turnbridge.settings import Settings, load_settings
+from turnbridge.settings import Settings
 from turnbridge.turn.errors import GatewayError, LoginRequired
 from turnbridge.turn.events import TextDelta, TurnCompleted, TurnEvent, TurnFailed
 from turnbridge.turn.items import Json, JsonObject, Message, TextPart
@@ -38,32 +36,23 @@ TURN_TIMEOUT_S = 300.0
 UNDESCRIBED = "codex/event/"
 
 SENT, RECEIVED = "sent", "received"
+# What is said of the schema when a message keeps it.
+KEPT = "ok"
 ARROWS = {SENT: "→", RECEIVED: "←"}
 COLOURS = {SENT: "cyan", RECEIVED: "green"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One message on the pipe."""
+    """One message on the pipe; as JSON, a line of the log."""
 
     after_ms: float
     direction: str
     kind: str
     method: str
-    problem: str | None
-    """What breaks the schema that the binary printed."""
+    schema: str
+    """What breaks the schema that the binary printed, or that nothing does."""
     message: Json
-
-    def as_json(self) -> JsonObject:
-        """Return the message as a line of a log."""
-        return {
-            "after_ms": self.after_ms,
-            "direction": self.direction,
-            "kind": self.kind,
-            "method": self.method,
-            "schema": self.problem or "ok",
-            "message": self.message,
-        }
 
 
 class WireWatch:
@@ -91,9 +80,15 @@ class WireWatch:
             kind, method, problem, message = self._judged(direction, line)
             self.messages += 1
             self.problems += problem is not None and not method.startswith(UNDESCRIBED)
-            after_ms = round((time.perf_counter() - self._began) * 1000, 1)
             self._tell(
-                Seen(after_ms=after_ms, direction=direction, kind=kind, method=method, problem=problem, message=message)
+                Seen(
+                    after_ms=_since(self._began),
+                    direction=direction,
+                    kind=kind,
+                    method=method,
+                    schema=problem or KEPT,
+                    message=message,
+                )
             )
 
     def _judged(self, direction: str, line: bytes) -> tuple[str, str, str | None, Json]:
@@ -184,13 +179,10 @@ def probe(
 
     In a pipe each message is a line of JSON, and the verdict the last one. The exit status is 1 if something failed.
     """
-    try:
-        settings = load_settings(CODEX_BIN=codex_bin)
-    except (ValidationError, ValueError) as error:
-        refuse(explained(error))
+    settings = usable_settings(CODEX_BIN=codex_bin)
     configure_logging("error")
     terminal = sys.stdout.isatty()
-    tell = (lambda seen: _show(seen, raw=raw)) if terminal else (lambda seen: _print_json(seen.as_json()))
+    tell = (lambda seen: _show(seen, raw=raw)) if terminal else _print_json
     try:
         outcome = asyncio.run(_probe(settings, prompt, tell, demo=demo))
     except GatewayError as error:
@@ -205,16 +197,14 @@ def probe(
 
 async def _probe(settings: Settings, prompt: str, tell: Callable[[Seen], None], *, demo: bool) -> Outcome:
     if not demo:
-        spec = user_spec(settings)
-        prepare_home(spec.home, settings.codex_home)
-        return await _run(spec, settings, prompt, tell)
+        return await _run(settings, None, prompt, tell)
     async with ScriptedModel(respond) as model:
-        spec = provider_spec(settings, model.base_url)
-        prepare_bare_home(spec.home)
-        return await _run(spec, settings, prompt, tell)
+        return await _run(settings, model.base_url, prompt, tell)
 
 
-async def _run(spec: CodexSpec, settings: Settings, prompt: str, tell: Callable[[Seen], None]) -> Outcome:
+async def _run(settings: Settings, provider: str | None, prompt: str, tell: Callable[[Seen], None]) -> Outcome:
+    spec, prepare = codex_with(settings, provider)
+    prepare()
     spec.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
     binary = await examine(spec.binary, home=spec.home, cwd=spec.workdir, notes=spec.notes_dir)
     watch = WireWatch(binary.rpc_check, tell)
@@ -280,16 +270,15 @@ def _since(began: float) -> float:
     return round((time.perf_counter() - began) * 1000, 1)
 
 
-def _print_json(line: JsonObject) -> None:
+def _print_json(line: Seen | JsonObject) -> None:
     print(msgspec.json.encode(line).decode(), flush=True)
 
 
 def _show(seen: Seen, *, raw: bool) -> None:
     text = msgspec.json.encode(seen.message).decode()
     shown = text if raw or len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
-    verdict = "ok" if seen.problem is None else seen.problem
     head = f"{seen.after_ms:9.1f} ms  {ARROWS[seen.direction]} {seen.kind:12} {seen.method or '-'}"
-    typer.secho(f"{head}  [{verdict}]", fg=COLOURS[seen.direction] if seen.problem is None else "red")
+    typer.secho(f"{head}  [{seen.schema}]", fg=COLOURS[seen.direction] if seen.schema == KEPT else "red")
     typer.secho(f"              {shown}", dim=True)
 
 

@@ -5,6 +5,8 @@ from typing import NoReturn
 import typer
 from pydantic import ValidationError
 
+from turnbridge.settings import Settings, load_settings
+
 # Refuses a half-configured server with the status that service managers read as "do not try again as it is".
 EXIT_CONFIG = 78
 # Says that something which the program needs is not there.
@@ -17,8 +19,12 @@ def refuse(message: str, *, status: int = EXIT_CONFIG) -> NoReturn:
     raise typer.Exit(status)
 
 
-def explained(error: ValidationError | ValueError) -> str:
-    """Return what is wrong with the settings, each by its name."""
-    if isinstance(error, ValidationError):
-        return "\n".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-    return str(error)
+def usable_settings(**chosen: object) -> Settings:
+    """Return the settings; ends the program if something is wrong with them, and says what, each by its name."""
+    try:
+        return load_settings(**chosen)
+    except ValidationError as error:
+        found = error.errors(include_input=False)
+        refuse("\n".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found))
+    except ValueError as error:
+        refuse(str(error))

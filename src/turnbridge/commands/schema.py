@@ -7,13 +7,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
-import codex_cli_bin
 import typer
-from pydantic import ValidationError
 
 from turnbridge.appserver.capabilities import Binary, examine
-from turnbridge.commands.refusal import explained, refuse
-from turnbridge.settings import Settings, load_settings
+from turnbridge.codex import user_spec
+from turnbridge.commands.refusal import refuse, usable_settings
 from turnbridge.turn.errors import GatewayError
 from turnbridge.wire.codex.differences import Difference, differences
 
@@ -31,26 +29,22 @@ def schema(
     ] = None,
 ) -> None:
     """Print the protocol as a Codex binary describes it, or what changed; exit status 1 if something did."""
-    try:
-        settings = load_settings(CODEX_BIN=codex_bin)
-    except (ValidationError, ValueError) as error:
-        refuse(explained(error))
+    spec = user_spec(usable_settings(CODEX_BIN=codex_bin))
     if diff is None:
-        binary = _examined(settings, settings.codex_bin or codex_cli_bin.bundled_codex_path())
-        typer.echo(json.dumps(binary.schema(), indent=2))
+        typer.echo(json.dumps(_examined(spec.binary, spec.notes_dir).schema(), indent=2))
         return
-    old, new = (_examined(settings, path.expanduser().absolute()) for path in diff)
+    old, new = (_examined(path.expanduser().absolute(), spec.notes_dir) for path in diff)
     changed = differences(old.schema(), new.schema())
     _tell(old, new, changed)
     if changed:
         raise typer.Exit(EXIT_CHANGED)
 
 
-def _examined(settings: Settings, path: Path) -> Binary:
+def _examined(path: Path, notes: Path) -> Binary:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         try:
-            return asyncio.run(examine(path, home=home, cwd=home, notes=settings.data_dir / "binaries"))
+            return asyncio.run(examine(path, home=home, cwd=home, notes=notes))
         except (GatewayError, OSError) as error:
             refuse(str(error))
 

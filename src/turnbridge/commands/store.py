@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 import typer
-from pydantic import ValidationError
 
-from turnbridge.commands.refusal import EXIT_UNAVAILABLE, explained, refuse
-from turnbridge.settings import Settings, load_settings
+from turnbridge.commands.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
+from turnbridge.settings import Settings
 from turnbridge.store.open import SqlStore, open_store, sqlite_file, store_url
 from turnbridge.turn.errors import GatewayError
 
@@ -31,7 +30,7 @@ app = typer.Typer(no_args_is_help=True, help="Show and look after what is kept o
 @app.command()
 def show() -> None:
     """Show how much is kept, where, and since when."""
-    settings = _settings()
+    settings = usable_settings()
     figures = _with_store(settings, lambda store: store.figures())
     oldest = "-" if figures.oldest is None else f"{datetime.fromtimestamp(figures.oldest, UTC):%Y-%m-%d %H:%M} UTC"
     rows = {
@@ -58,7 +57,7 @@ def prune(
     ] = None,
 ) -> None:
     """Remove what is too old or too much, as the gateway itself does now and then."""
-    settings = _settings()
+    settings = usable_settings()
     days = settings.store_ttl_days if older_than_days is None else older_than_days
     most = settings.store_max_mb if max_mb is None else max_mb
     # What was made in this very second is not younger than zero days.
@@ -82,7 +81,7 @@ def export(
                 lines.write(msgspec.json.encode(line) + b"\n")
 
     try:
-        _with_store(_settings(), write)
+        _with_store(usable_settings(), write)
     except OSError as error:
         refuse(f"Cannot write {out or 'to standard output'}: {error.strerror}.", status=EXIT_UNAVAILABLE)
 
@@ -90,16 +89,9 @@ def export(
 @app.command()
 def vacuum() -> None:
     """Give the room of removed answers back to the system; the gateway waits meanwhile."""
-    settings = _settings()
+    settings = usable_settings()
     _with_store(settings, lambda store: store.vacuum())
     typer.echo(f"Done: {_where(settings)}")
-
-
-def _settings() -> Settings:
-    try:
-        return load_settings()
-    except (ValidationError, ValueError) as error:
-        refuse(explained(error))
 
 
 def _url(settings: Settings) -> str:
