@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from turnbridge import __version__
-from turnbridge.commands.refusal import EXIT_CONFIG
+from turnbridge.commands.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -200,6 +200,12 @@ async def test_a_data_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     words = f"Cannot keep anything in {tmp_path / 'data'}: File exists. Choose another directory in PROXY_DATA_DIR.\n"
     assert await run(tmp_path, "serve", "--demo", "--port", "0") == Finished(EXIT_CONFIG, "", words)
+
+
+async def test_a_key_that_cannot_be_kept_is_a_reason_not_to_start(tmp_path: Path) -> None:
+    refused = await run(tmp_path, "serve", "--demo", "--port", "0", PROXY_DATA_DIR="/proc/nowhere")
+    assert (refused.status, refused.out) == (EXIT_UNAVAILABLE, "")
+    assert refused.err.splitlines()[-1].startswith("Cannot keep a key in /proc/nowhere: ")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import typer
 from turnbridge import __version__
 from turnbridge.bootstrap import Gateway, running_gateway, stored_key
 from turnbridge.commands import probe, schema, store, trace
-from turnbridge.commands.refusal import refuse, usable_settings
+from turnbridge.commands.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
@@ -83,8 +83,16 @@ def _check_data_dir(directory: Path) -> None:
         typer.secho(f"warning: cannot make {directory} now: {error.strerror}", fg="yellow", err=True)
 
 
+def _own_key(directory: Path) -> str:
+    try:
+        return stored_key(directory)
+    except OSError as error:
+        words = f"Cannot keep a key in {directory}: {error.strerror}. Make room, or choose a key in PROXY_API_KEY."
+        refuse(words, status=EXIT_UNAVAILABLE)
+
+
 async def _serve(settings: Settings, *, demo: bool) -> None:
-    api_key = settings.api_key or stored_key(settings.data_dir)
+    api_key = settings.api_key or _own_key(settings.data_dir)
     listener = _listen(settings.host, settings.port)
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
