@@ -133,12 +133,13 @@ def test_secrets_are_replaced_at_any_depth_and_counts_are_not(capsys: pytest.Cap
     ]
 
 
-@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("through", ["structlog", "logging"])
 def test_a_traceback_is_written_without_local_variables(
-    capsys: pytest.CaptureFixture[str], as_json: bool, through: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, through: str
 ) -> None:
-    configure_logging("info", json=as_json)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    configure_logging("info")
     log = structlog.get_logger() if through == "structlog" else logging.getLogger("uvicorn.error")
     # Servers log a failure after they caught it, when it is no longer the exception being handled.
     log.error("unexpected_fault", exc_info=failure())
@@ -157,8 +158,11 @@ def test_a_terminal_gets_a_readable_form(capsys: pytest.CaptureFixture[str], mon
     assert not written.startswith("{")
 
 
-def test_nothing_that_is_logged_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("info", json=False)
+def test_nothing_that_is_logged_steers_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    configure_logging("info")
     tricks = "\x1b]0;owned\x07 \x9b2J \u202e \r\nforged"
     shown = r"\x1b]0;owned\x07 \x9b2J \u202e \r\nforged"
     structlog.get_logger().info("request", model=tricks, names=[tricks])
@@ -171,20 +175,6 @@ def test_nothing_that_is_logged_steers_the_terminal(capsys: pytest.CaptureFixtur
     # Once as the message; with its blanks, a value is shown as Python would write it.
     assert (plain.count(shown), plain.count(repr(shown))) == (2, 1)
     assert "LookupError: " in plain
-
-
-def test_json_can_be_asked_for_at_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    configure_logging("info", json=True)
-    structlog.get_logger().info("request")
-    assert [line["event"] for line in lines(capsys)] == ["request"]
-
-
-def test_an_unknown_level_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="use debug, info, warning, error or critical"):
-        configure_logging("chatty")
 
 
 def test_whoever_reads_the_log_again_is_told_how_much_is_missing(

@@ -35,24 +35,18 @@ FLAT = frozenset({str, int, float, bool, type(None)})
 REMEMBERED_NAMES = 1024
 """Log fields are few and always the same; the bound is for names that come from data."""
 
-LEVELS = {"exception": "error", "warn": "warning"}
-"""Verbs that are no levels themselves."""
-
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
 
 
-def configure_logging(level: str = "info", *, json: bool | None = None) -> None:
-    """Send all logs to stderr from `level` up, as JSON unless stderr is a terminal (`json` overrides that).
+def configure_logging(level: str) -> None:
+    """Send all logs to stderr from `level` up, as JSON unless stderr is a terminal.
 
     Give uvicorn `log_config=None`, or it puts its own handlers back.
     """
-    threshold = logging.getLevelNamesMapping().get(level.upper())
-    if threshold is None:
-        raise ValueError(f"Unknown log level {level!r}: use debug, info, warning, error or critical.")
-    as_json = not sys.stderr.isatty() if json is None else json
-    form: list[Processor] = [_line] if as_json else _readable_form()
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    form: list[Processor] = _readable_form() if sys.stderr.isatty() else [_line]
     output = LogOutput(sys.stderr)
     structlog.configure(
         processors=form,
@@ -78,7 +72,7 @@ class _LineLogger:
             lost, self._output.lost = self._output.lost, 0
             structlog.get_logger().warning("log_lines_lost", lines=lost)
 
-    debug = info = warning = error = critical = exception = msg
+    debug = info = warning = error = critical = msg
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -149,7 +143,7 @@ def _line(logger: WrappedLogger, method: str, event: EventDict) -> str:
     event = redact(logger, method, event)
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(logger, method, event)
-    event["level"] = LEVELS.get(method, method)
+    event["level"] = method
     event["timestamp"] = now = datetime.now(UTC)
     try:
         return _encoder.encode(event).decode()
