@@ -1,14 +1,23 @@
 """The trace's file: private, bounded, and never anybody's trouble."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from turnbridge.trace import writer
 from turnbridge.trace.writer import TraceFile, rotated
 
 FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file be full after a few letters, and keep two that are."""
+    monkeypatch.setattr(writer, "MOST_BYTES", 8)
+    monkeypatch.setattr(writer, "KEPT_FILES", 2)
 
 
 def contents(path: Path) -> list[str | None]:
@@ -38,9 +47,10 @@ def test_a_file_that_others_can_read_is_closed_to_them(tmp_path: Path) -> None:
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("before\nafter\n", 0o600)
 
 
+@pytest.mark.usefixtures("small")
 def test_a_file_that_is_full_makes_room_and_the_oldest_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "wire.ndjson"
-    file = TraceFile(path, most_bytes=8, kept_files=2)
+    file = TraceFile(path)
     for number in range(9):
         file.write(f"l{number}".encode())
     file.close()
@@ -48,23 +58,25 @@ def test_a_file_that_is_full_makes_room_and_the_oldest_is_dropped(tmp_path: Path
     assert [rotated(path, age).stat().st_mode & 0o777 for age in range(3)] == [0o600] * 3
 
 
+@pytest.mark.usefixtures("small")
 def test_a_line_longer_than_a_file_gets_one_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "wire.ndjson"
-    file = TraceFile(path, most_bytes=4, kept_files=2)
+    file = TraceFile(path)
     for line in (b"a", b"0123456789", b"b"):
         file.write(line)
     file.close()
     assert contents(path)[:3] == ["b\n", "0123456789\n", "a\n"]
 
 
+@pytest.mark.usefixtures("small")
 def test_what_is_there_at_a_start_counts_and_half_a_line_is_ended(tmp_path: Path) -> None:
     path = tmp_path / "wire.ndjson"
-    path.write_text('{"half')
-    file = TraceFile(path, most_bytes=10)
+    path.write_text("half")
+    file = TraceFile(path)
     file.write(b"a")
     file.write(b"b")
     file.close()
-    assert contents(path)[:2] == ["b\n", '{"half\na\n']
+    assert contents(path)[:2] == ["b\n", "half\na\n"]
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
@@ -100,11 +112,32 @@ def test_a_path_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> N
     assert ([log["event"] for log in logs], file.lost) == (["trace_lost"], 2)
 
 
+def test_a_disk_that_fails_only_when_the_file_is_closed_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really_close = os.close
+
+    def close(descriptor: int) -> None:
+        really_close(descriptor)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    path = tmp_path / "wire.ndjson"
+    file = TraceFile(path)
+    file.write(b"one")
+    monkeypatch.setattr(os, "close", close)
+    file.close()
+    monkeypatch.undo()
+    file.write(b"two")
+    file.close()
+    assert (path.read_text(), file.lost) == ("one\ntwo\n", 0)
+
+
+@pytest.mark.usefixtures("small")
 def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    file = TraceFile(path, most_bytes=4)
+    file = TraceFile(path)
     for _ in range(3):
         file.write(b"line")
     file.close()

@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -61,11 +61,15 @@ KILO = 1000
 class Row:
     """One line, or a stream of deltas that is folded into one."""
 
-    first: Line
+    lines: list[Line]
     label: str
     text: str
-    lines: list[Line] = field(default_factory=list)
-    is_delta: bool = False
+    is_delta: bool
+
+    @property
+    def first(self) -> Line:
+        """Return where it begins."""
+        return self.lines[0]
 
     @property
     def failed(self) -> bool:
@@ -153,7 +157,7 @@ def _row(line: Line) -> Row:
     payload: Json = msgspec.json.decode(line.payload)
     delta = _delta(line, payload) if isinstance(payload, dict) else None
     name, text = delta or (_label(line, payload), _short(line, payload))
-    return Row(first=line, label=_harmless(name), text=text, lines=[line], is_delta=delta is not None)
+    return Row(lines=[line], label=_harmless(name), text=text, is_delta=delta is not None)
 
 
 def _label(line: Line, payload: Json) -> str:

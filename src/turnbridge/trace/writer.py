@@ -3,6 +3,7 @@
 Whatever is wrong with the disk is no trouble of the requests': the line is lost, counted, and said once.
 """
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -26,10 +27,8 @@ def rotated(path: Path, age: int) -> Path:
 class TraceFile:
     """Appends lines to a file that only we can read."""
 
-    def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES, kept_files: int = KEPT_FILES) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._most_bytes = most_bytes
-        self._kept_files = kept_files
         self._file: int | None = None
         self._size: int | None = None
         self._warned = False
@@ -53,13 +52,15 @@ class TraceFile:
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            # Network disks tell here that they were full. The file is closed all the same.
+            with contextlib.suppress(OSError):
+                os.close(file)
 
     def _append(self, data: bytes) -> None:
         file = self._open() if self._file is None else self._file
-        if self._size and self._size + len(data) > self._most_bytes:
+        if self._size and self._size + len(data) > MOST_BYTES:
             self.close()
             self._rotate()
             file = self._open()
@@ -84,9 +85,7 @@ class TraceFile:
         return file
 
     def _rotate(self) -> None:
-        for age in range(self._kept_files, 0, -1):
+        for age in range(KEPT_FILES, 0, -1):
             younger = rotated(self._path, age - 1)
             if younger.exists():
                 younger.replace(rotated(self._path, age))
-        if self._kept_files == 0:
-            self._path.unlink()
