@@ -168,6 +168,10 @@ FORMER: tuple[Former, ...] = (
     ),
 )
 
+# Other programs listen to these too.
+OTHERS_TOO = frozenset({"NODE_ENV", "OTEL_ENABLED", "OTEL_EXPORTER_OTLP_ENDPOINT"})
+MEANT_FOR_A_GATEWAY = frozenset(former.name for former in FORMER) - OTHERS_TOO
+
 
 def advice_on(name: str) -> str | None:
     """Return what to tell somebody who has set this, if it means nothing here."""

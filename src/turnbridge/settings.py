@@ -20,12 +20,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from turnbridge.former_settings import FORMER, advice_on
+from turnbridge.former_settings import MEANT_FOR_A_GATEWAY, advice_on
 
 # Whoever sets a variable with such a name means us; a typo in it must not pass unnoticed.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
-# Other programs listen to these too.
-OTHERS_TOO = frozenset({"NODE_ENV", "OTEL_ENABLED", "OTEL_EXPORTER_OTLP_ENDPOINT"})
 CONFIG_VARIABLE = "PROXY_CONFIG"
 # Where the counts of rate limits may be kept, besides this process.
 REDIS_SCHEMES = ("redis://", "rediss://", "redis+unix://")
@@ -288,9 +286,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_empty_texts(cls, values: object) -> object:
-        if not isinstance(values, dict):
-            return values
+    def _without_empty_texts(cls, values: dict[str, object]) -> dict[str, object]:
         return {name: value for name, value in values.items() if value != ""}
 
     @field_validator("model_aliases", mode="before")
@@ -365,12 +361,13 @@ class Settings(BaseSettings):
 def load_settings(**chosen: object) -> Settings:
     """Return the settings; what is chosen here, by its name, wins over the environment and the file."""
     given = {name: value for name, value in chosen.items() if value is not None}
-    if os.environ.get(CONFIG_VARIABLE) and not config_file(os.environ).is_file():
-        raise ValueError(f"{CONFIG_VARIABLE}: there is no file {config_file(os.environ)}.")
+    file = config_file(os.environ)
+    if os.environ.get(CONFIG_VARIABLE) and not file.is_file():
+        raise ValueError(f"{CONFIG_VARIABLE}: there is no file {file}.")
     try:
         return Settings(**given)  # type: ignore[arg-type]  # pydantic itself checks them
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{config_file(os.environ)} is not valid TOML: {error}") from error
+        raise ValueError(f"{file} is not valid TOML: {error}") from error
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
@@ -387,9 +384,8 @@ def known_names() -> list[str]:
 def complaints(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for each variable, or name in the file, that looks like a setting of ours and is none."""
     known = [*known_names(), CONFIG_VARIABLE]
-    formerly = {each.name for each in FORMER} - OTHERS_TOO
-    ours = {name for name in environment if name.startswith(OUR_PREFIXES)} | formerly
-    variables = [name for name, value in environment.items() if value and name in ours]
+    ours = (name for name in environment if name.startswith(OUR_PREFIXES) or name in MEANT_FOR_A_GATEWAY)
+    variables = [name for name in ours if environment[name]]
     file = config_file(environment)
     listed = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return [_complaint(name, known) for name in sorted({*variables, *listed}) if name not in known]
