@@ -222,13 +222,13 @@ def _recipe(spec: CodexSpec) -> str:
     """Return something that changes with whatever we tell Codex to leave out."""
     request = _request("")
     told = [
-        *(
-            thread_start_params(request, ToolNames(())),
-            flat_config(request, logged_in=False),
-            CATALOG_OVERRIDES,
-            DIRECT_TOOLS,
-        ),
-        *(spec.direct_tools, spec.dialect, spec.rules),
+        thread_start_params(request, ToolNames(())),
+        flat_config(request, logged_in=False),
+        CATALOG_OVERRIDES,
+        DIRECT_TOOLS,
+        spec.direct_tools,
+        spec.dialect,
+        spec.rules,
     ]
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:RECIPE_CHARACTERS]
 

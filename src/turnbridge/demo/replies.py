@@ -5,22 +5,15 @@ Pure: a silence is only named here, the server lives through it. The fields are 
 
 # ruff: noqa: A002 - `id` and `input` are the fields' names in the API.
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]
-
-
-class Gate(Protocol):
-    """Something to wait for; an `asyncio.Event` is one."""
-
-    async def wait(self) -> object:
-        """Return when the gate is open."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +27,7 @@ class Pause:
 class Wait:
     """The model is silent until the script's author opens the gate."""
 
-    gate: Gate
+    gate: asyncio.Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +150,10 @@ def failed(code: str, message: str) -> JsonObject:
     return _response("failed", {"status": "failed", "error": {"code": code, "message": message}})
 
 
-def incomplete(reason: str, usage: Usage = USAGE) -> JsonObject:
+def incomplete(reason: str) -> JsonObject:
     """Return the event that ends an answer that was cut short, such as by `max_output_tokens`."""
     details: JsonObject = {"reason": reason}
-    return _response("incomplete", {"status": "incomplete", "incomplete_details": details, "usage": usage.json()})
+    return _response("incomplete", {"status": "incomplete", "incomplete_details": details, "usage": USAGE.json()})
 
 
 def message(
@@ -238,10 +231,10 @@ def function_call(
     )
 
 
-def custom_tool_call(name: str, input: str, *, call_id: str | None = None, id: str | None = None) -> OutputItem:
+def custom_tool_call(name: str, input: str) -> OutputItem:
     """Return a call of a tool that takes free text."""
     return OutputItem(
-        item={"type": "custom_tool_call", "id": id, "call_id": call_id, "name": name, "input": input},
+        item={"type": "custom_tool_call", "id": None, "call_id": None, "name": name, "input": input},
         opening={"input": ""},
         beats=(
             *_deltas("custom_tool_call_input", [input], {}),
