@@ -53,9 +53,11 @@ def main() -> int:
     chosen = parser.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(unknown)}; choose of {', '.join(PARTS)}")
-    litellm.prepare(wanted="litellm" in (chosen.parts or PARTS))
+    names = chosen.parts or list(PARTS)
+    if "litellm" in names:
+        litellm.prepare()
     load = os.getloadavg()[0]
-    for name in chosen.parts or PARTS:
+    for name in names:
         began = time.monotonic()
         section = uvloop.run(measure(name, quick=chosen.quick))
         print("\n".join(["", f"## {section.title}", "", *section.lines, "", *goals_table(section.goals)]))

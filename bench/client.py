@@ -12,6 +12,10 @@ from urllib.parse import urlsplit
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 API_KEY = "sk-bench"
 MODEL = "gpt-5.5"
+# A short answer, and how everything that is scripted is asked for it; the scripted Codex can also hold one open.
+DELTAS = 20
+ASK = json.dumps({"deltas": DELTAS})
+HOLD = json.dumps({"hold": True})
 # Every delta of every scripted model, in either API, begins with these bytes; nothing else in an answer does.
 DELTA_MARKS = {CHAT: b'"content":"w', RESPONSES: b'"delta":"w'}
 RESPONSE_ID = re.compile(rb'"id":"(resp_[^"]+)"')
@@ -105,11 +109,10 @@ class _Stream(asyncio.Protocol):
 class Client:
     """Asks one server; connections are kept and reused."""
 
-    def __init__(self, url: str, path: str = CHAT, *, key: str = API_KEY, query: str = "") -> None:
+    def __init__(self, url: str, path: str = CHAT, *, query: str = "") -> None:
         address = urlsplit(url)
         self._host, self._port, self._path = address.hostname or "", address.port or 0, path
         self._target = f"{address.path}{path}{query}"
-        self._key = key
         self._free: list[_Stream] = []
 
     def request(self, body: Mapping[str, object]) -> bytes:
@@ -117,7 +120,7 @@ class Client:
         content = json.dumps({"model": MODEL, "stream": True, **body}).encode()
         fields = (
             f"host: {self._host}",
-            f"authorization: Bearer {self._key}",
+            f"authorization: Bearer {API_KEY}",
             "content-type: application/json",
             f"content-length: {len(content)}",
         )

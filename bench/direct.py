@@ -10,6 +10,7 @@ import codex_cli_bin
 
 from bench.client import MODEL, TIMEOUT_S, Timed
 from turnbridge.appserver.connection import Note
+from turnbridge.appserver.home import provider_overrides
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
 from turnbridge.turn.items import Item, Message, Role, TextPart
 from turnbridge.turn.request import TurnRequest
@@ -85,13 +86,11 @@ def said(role: Role, text: str) -> Message:
 @contextlib.asynccontextmanager
 async def app_server(provider: str, home: Path) -> AsyncIterator[Worker]:
     """Run one app-server as the gateway does."""
-    values = {"name": "bench", "base_url": provider, "wire_api": "responses"}
-    overrides = tuple(f'model_providers.bench.{key}="{value}"' for key, value in values.items())
     spec = CodexSpec(
         binary=codex_cli_bin.bundled_codex_path(),
         home=home,
         workdir=home / "work",
-        overrides=('model_provider="bench"', *overrides),
+        overrides=provider_overrides(provider),
         version="bench",
     )
     worker = await start_worker(spec)

@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-import codex_cli_bin
-
-from bench.client import RequestFailed
+from bench.client import API_KEY, RequestFailed
 from soak.gateway import GatewayProcess, gateway_process
-from turnbridge.selfcheck import HOME_PREFIX
+from soak.stand_in import stand_in
 
 ROOT = Path(__file__).parents[1]
+SCRIPTED_CODEX = Path(__file__).with_name("scripted_codex.py")
+# Codex has to find a provider in its configuration, also if nobody is asked.
+NOBODY = "http://127.0.0.1:9/v1"
 # No app-server is replaced in the middle of a measurement.
 NEVER = 1_000_000
 # For as many streams as are opened at once; admission is not what is measured.
@@ -50,7 +51,7 @@ async def module(name: str, *words: str) -> AsyncIterator[tuple[str, int]]:
 @contextlib.asynccontextmanager
 async def gateway(directory: Path, provider: str, **settings: object) -> AsyncIterator[GatewayProcess]:
     """Run the command that users run, with its defaults but for these settings, until the context ends."""
-    chosen = {"WORKER_MAX_THREADS": NEVER, "PROXY_MAX_TURNS": MANY_TURNS, **settings}
+    chosen = {"PROXY_API_KEY": API_KEY, "WORKER_MAX_THREADS": NEVER, "PROXY_MAX_TURNS": MANY_TURNS, **settings}
     async with gateway_process(directory, provider, chosen) as running:
         try:
             await running.ready()
@@ -61,6 +62,12 @@ async def gateway(directory: Path, provider: str, **settings: object) -> AsyncIt
             raise
 
 
+def gateway_alone(directory: Path, **settings: object) -> contextlib.AbstractAsyncContextManager[GatewayProcess]:
+    """Run the same on one app-server that only speaks recorded shapes."""
+    codex = stand_in(directory / "codex", str(SCRIPTED_CODEX))
+    return gateway(directory, NOBODY, WORKER_COUNT=1, CODEX_BIN=codex, **settings)
+
+
 async def _settled(running: GatewayProcess) -> None:
     """Return when nobody has anything to do: what is done ahead must not be counted as a request's work."""
     async with asyncio.timeout(SETTLE_TIMEOUT_S):
@@ -69,21 +76,6 @@ async def _settled(running: GatewayProcess) -> None:
             before = cpu_seconds([running.pid, *running.app_servers()])
             await asyncio.sleep(SETTLE_S)
             used = cpu_seconds([running.pid, *running.app_servers()]) - before
-
-
-def scripted_codex(directory: Path) -> Path:
-    """Return a `codex` program that speaks recorded shapes; what it can do, the real one says."""
-    directory.mkdir(exist_ok=True)
-    program = directory / "scripted-codex"
-    script, real = Path(__file__).with_name("scripted_codex.py"), codex_cli_bin.bundled_codex_path()
-    program.write_text(
-        f'#!/bin/sh\ncase "$1 $2 $CODEX_HOME" in\n'
-        f'--version*|*generate-json-schema*|*/{HOME_PREFIX}*) exec "{real}" "$@";;\nesac\n'
-        f'exec "{sys.executable}" -I -S "{script}" "$@"\n',
-        encoding="utf-8",
-    )
-    program.chmod(0o755)
-    return program
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:

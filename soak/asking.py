@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
@@ -119,19 +119,12 @@ async def frames(response: httpx2.Response) -> AsyncIterator[str]:
             yield line.removeprefix("data: ")
 
 
-async def ask(
-    http: httpx2.AsyncClient,
-    path: str,
-    body: JsonObject,
-    *,
-    headers: Mapping[str, str] | None = None,
-    heard: Answer | None = None,
-) -> Ending:
+async def ask(http: httpx2.AsyncClient, path: str, body: JsonObject, *, heard: Answer | None = None) -> Ending:
     """Return how a request ended; raises `httpx2.HTTPError` if it had no proper end at all.
 
     Whoever gives an answer to be filled can see a stream grow.
     """
-    async with http.stream("POST", path, json=body, headers=headers) as response:
+    async with http.stream("POST", path, json=body) as response:
         if response.status_code != 200 or not body.get("stream"):
             return _whole(response, await response.aread())
         answer = heard or Answer()

@@ -116,7 +116,7 @@ async def gateway_process(
             url = await _printed_url(process, directory / "gateway.log")
         yield GatewayProcess(process=process, url=url, directory=directory)
     finally:
-        await _end(process)
+        await end(process)
 
 
 async def _printed_url(process: asyncio.subprocess.Process, log: Path) -> str:
@@ -130,8 +130,8 @@ async def _printed_url(process: asyncio.subprocess.Process, log: Path) -> str:
     return found[1]
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a gateway as an impatient operator does: ask, ask again, kill."""
+async def end(process: asyncio.subprocess.Process) -> None:
+    """End a server as an impatient operator does: ask, ask again, kill."""
     for number, patience_s in ((signal.SIGTERM, ASK_AGAIN_S), (signal.SIGTERM, END_TIMEOUT_S), (signal.SIGKILL, None)):
         if process.returncode is None:
             process.send_signal(number)

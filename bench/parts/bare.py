@@ -7,24 +7,23 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-from bench.client import CHAT, RESPONSES, Client, Timed, body_of
-from bench.processes import gateway, module, scripted_codex
+from bench.client import CHAT, DELTAS, RESPONSES, Client, Timed, body_of
+from bench.processes import gateway_alone, module
 from bench.report import Goal, Section, at_least, at_most, table
 from bench.rounds import Measured, Side, interleaved, warm_up
-from soak.gateway import API_KEY, GatewayProcess
+from soak.gateway import GatewayProcess
 
 TITLE = "The gateway alone, against a bare server"
-DELTAS = 2000
+LONG_DELTAS = 2000
 REQUESTS, ROUNDS = 12, 6
 # So fast do models write; as many streams as one person can hardly read.
 PACE_S, PACED_STREAMS, PACED_DELTAS = 0.02, 32, 100
 PACED_ROUNDS = 3
 INTRODUCTION = (
-    f"Streams of {DELTAS} deltas, all there at once: what one core can do. The bare server either has the same bytes "
-    "at hand or encodes each frame. The last two rows have an app-server that writes a few lines and waits until they "
-    "are read, so that nothing can be joined."
+    f"Streams of {LONG_DELTAS} deltas, all there at once: what one core can do. The bare server either has the same "
+    "bytes at hand or encodes each frame. The last two rows have an app-server that writes a few lines and waits until "
+    "they are read, so that nothing can be joined."
 )
-SHORT_DELTAS = 20
 BESIDE = (
     "Beside these streams, the first text of a further request comes after {median:.1f} ms (p99: {p99:.1f} ms): what "
     "the gateway itself adds to a turn."
@@ -34,10 +33,9 @@ HEAD = ("", "deltas/s per core", "CPU us per delta", "frames per write", "CPU ms
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure deltas per second of processor time, in a burst and at a model's pace."""
-    codex = scripted_codex(directory / "codex")
-    async with gateway(directory / "gateway", "http://127.0.0.1:9", WORKER_COUNT=1, CODEX_BIN=codex) as running:
-        client = Client(running.url, key=API_KEY)
-        recorded = await client.ask(client.says(json.dumps({"deltas": DELTAS})), deltas=DELTAS)
+    async with gateway_alone(directory / "gateway") as running:
+        client = Client(running.url)
+        recorded = await client.ask(client.says(json.dumps({"deltas": LONG_DELTAS})), deltas=LONG_DELTAS)
         file = directory / "stream"
         file.write_bytes(body_of(recorded.answer))
         async with module("bench.bare", str(file)) as (bare, pid):
@@ -64,7 +62,7 @@ async def _measured(running: GatewayProcess, bare: str, pid: int, *, quick: bool
         _spread(_bare("bare, given bytes", f"{bare}/given", query, pid, deltas=PACED_DELTAS)),
         _spread(_ours("gateway, chat", running, deltas=PACED_DELTAS, pace_s=PACE_S)),
     ]
-    short = _ours("a short request", running, deltas=SHORT_DELTAS)
+    short = _ours("a short request", running, deltas=DELTAS)
     await warm_up([*burst, *alone, short], requests=4)
     at_once = await interleaved(burst, at_once=4, requests=requests, rounds=rounds)
     one_by_one = await interleaved(alone, at_once=1, requests=max(1, requests // 4), rounds=rounds)
@@ -72,14 +70,14 @@ async def _measured(running: GatewayProcess, bare: str, pid: int, *, quick: bool
     return _section([*burst, *alone], [*at_once, *one_by_one], paced, slow, await _meanwhile(paced[1], short))
 
 
-def _bare(name: str, url: str, query: str, pid: int, *, deltas: int = DELTAS) -> Side:
+def _bare(name: str, url: str, query: str, pid: int, *, deltas: int = LONG_DELTAS) -> Side:
     client = Client(url, query=query)
     request = client.says("")
     return Side(name=name, ask=lambda: client.ask(request, deltas=deltas), own=[pid])
 
 
-def _ours(name: str, running: GatewayProcess, path: str = CHAT, *, deltas: int = DELTAS, **wish: float) -> Side:
-    client = Client(running.url, path, key=API_KEY)
+def _ours(name: str, running: GatewayProcess, path: str = CHAT, *, deltas: int = LONG_DELTAS, **wish: float) -> Side:
+    client = Client(running.url, path)
     request = client.says(json.dumps({"deltas": deltas, **wish}))
     return Side(name=name, ask=lambda: client.ask(request, deltas=deltas), own=[running.pid])
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from bench.client import Client, pieces
+from bench.client import DELTAS, Client, pieces
 from bench.processes import cpu_seconds, gateway
 from bench.report import Goal, Section, table
-from soak.gateway import API_KEY, GatewayProcess
+from soak.gateway import GatewayProcess
 from turnbridge.demo.replies import Reply, answer, message
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
@@ -17,7 +17,6 @@ from turnbridge.turn.items import JsonObject
 TITLE = "A chat of ten turns, warm and replayed"
 TURNS = 10
 CHATS, QUICK_CHATS = 12, 1
-DELTAS = 20
 # About what people write in a chat with a long answer before it.
 MESSAGE_CHARACTERS = 600
 INTRODUCTION = (
@@ -60,7 +59,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
 
 
 async def _chat(running: GatewayProcess, model: ScriptedModel, number: int, chatted: Chatted) -> None:
-    client = Client(running.url, key=API_KEY)
+    client = Client(running.url)
     model.requests.clear()
     before = cpu_seconds(running.app_servers())
     messages: list[dict[str, str]] = []

@@ -10,17 +10,14 @@ from pathlib import Path
 
 import trustme
 
-from bench.client import Client, Timed, pieces
+from bench.client import ASK, DELTAS, Client, Timed, pieces
 from bench.direct import Direct, app_server
 from bench.processes import gateway, module
 from bench.report import Section, at_least, at_most, table
 from bench.rounds import Measured, Side, interleaved, warm_up
-from soak.gateway import API_KEY
 from soak.processes import app_servers
 
 TITLE = "The same Codex driven directly"
-DELTAS = 20
-ASK = json.dumps({"deltas": DELTAS})
 # Turns at once, turns in a round, rounds. Each round is over before the machine changes its mind; more rounds, not
 # longer ones, beat the noise. But after each change of sides all caches are cold, so a round takes a second or two.
 LEVELS = ((1, 25, 5), (8, 56, 4), (32, 96, 2))
@@ -118,7 +115,7 @@ async def _sides(directory: Path, provider: str) -> AsyncIterator[tuple[list[Sid
         gateway(directory / "few", provider, WORKER_COUNT=2, **fresh, **_one_certificate(directory)) as few,
         app_server(provider, directory / "direct") as worker,
     ):
-        chats = Chats(Client(chatting.url, key=API_KEY))
+        chats = Chats(Client(chatting.url))
         in_chats = "gateway, 2 workers, chats of ten turns"
         yield (
             [
@@ -158,7 +155,7 @@ def _one_certificate(directory: Path) -> dict[str, object]:
 
 
 def _through(name: str, url: str, pid: int, deltas: int = DELTAS) -> Side:
-    client = Client(url, key=API_KEY)
+    client = Client(url)
     request = client.says(json.dumps({"deltas": deltas}))
     return Side(name=name, ask=lambda: client.ask(request, deltas=deltas), own=[pid], behind=partial(app_servers, pid))
 

@@ -9,13 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
-from bench.client import Client, RequestFailed, Timed, pieces
+from bench.client import ASK, DELTAS, HOLD, Client, RequestFailed, Timed, pieces
 from bench.curves import Curve, curve_lines
 from bench.direct import Direct, app_server, said
 from bench.parts.stored import stored_curve
-from bench.processes import cpu_seconds, gateway, module, scripted_codex
+from bench.processes import cpu_seconds, gateway, gateway_alone, module
 from bench.report import Section, at_most
-from soak.gateway import API_KEY, GatewayProcess
+from soak.gateway import GatewayProcess
 from turnbridge.turn.items import Message
 
 TITLE = "Growth"
@@ -31,10 +31,6 @@ REAL_TURNS, QUICK_REAL_TURNS = 10, 2
 LONG_ANSWERS = 3
 # About what people and models write in a message.
 MESSAGE_CHARACTERS = 600
-DELTAS = 20
-ASK = json.dumps({"deltas": DELTAS})
-HOLD = json.dumps({"hold": True})
-NOBODY = "http://127.0.0.1:9/v1"
 # With room for noise.
 LINEAR = 1.1
 # How much steeper than in Codex itself, which sends its provider the whole history.
@@ -51,15 +47,14 @@ History: TypeAlias = list[dict[str, str]]
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure every curve."""
     requests, turns = (QUICK_REQUESTS, QUICK_REAL_TURNS) if quick else (REQUESTS, REAL_TURNS)
-    codex = scripted_codex(directory / "codex")
-    async with gateway(directory / "alone", NOBODY, WORKER_COUNT=1, CODEX_BIN=codex) as running:
+    async with gateway_alone(directory / "alone") as running:
         alone = [
             *await _histories(running, requests),
             await _tools(running, requests),
             await _answers(running, requests),
             await _streams(running, requests),
         ]
-    alone.append(await stored_curve(directory / "stored", codex, ASK, deltas=DELTAS, steepest=LINEAR, quick=quick))
+    alone.append(await stored_curve(directory / "stored", steepest=LINEAR, quick=quick))
     async with (
         module("bench.model") as (model, _),
         gateway(directory / "whole", f"{model}/v1", WORKER_COUNT=1) as running,
@@ -89,7 +84,7 @@ class Chatter:
     """A client without state, whose every history is one that nobody has had before."""
 
     def __init__(self, running: GatewayProcess) -> None:
-        self._client = Client(running.url, key=API_KEY)
+        self._client = Client(running.url)
         self._numbers = count()
 
     def history(self, length: int) -> History:
@@ -132,7 +127,7 @@ async def _histories(running: GatewayProcess, requests: int) -> list[Curve]:
 
 async def _tools(running: GatewayProcess, requests: int) -> Curve:
     curve = Curve("tools", "CPU ms", LINEAR)
-    client = Client(running.url, key=API_KEY)
+    client = Client(running.url)
     for size in TOOLS:
         tools = [{"type": "function", "function": _function(number)} for number in range(size)]
         request = client.request({"messages": [{"role": "user", "content": ASK}], "tools": tools})
@@ -142,7 +137,7 @@ async def _tools(running: GatewayProcess, requests: int) -> Curve:
 
 async def _answers(running: GatewayProcess, requests: int) -> Curve:
     curve = Curve("deltas in the answer", "CPU ms", LINEAR)
-    client = Client(running.url, key=API_KEY)
+    client = Client(running.url)
     for size in ANSWERS:
         request = client.says(json.dumps({"deltas": size}))
         enough = min(requests, max(LONG_ANSWERS, requests * ANSWERS[1] // size))
@@ -152,7 +147,7 @@ async def _answers(running: GatewayProcess, requests: int) -> Curve:
 
 async def _streams(running: GatewayProcess, requests: int) -> Curve:
     curve = Curve("open streams", "CPU ms", LINEAR)
-    client = Client(running.url, key=API_KEY)
+    client = Client(running.url)
     request, hold = client.says(ASK), client.says(HOLD)
     opened: list[asyncio.Transport] = []
     try:

@@ -5,19 +5,18 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.client import CHAT, RESPONSES, Client
-from bench.processes import ROOT, gateway, module, scripted_codex
+from bench.client import API_KEY, CHAT, RESPONSES, Client
+from bench.processes import LOG_CHARACTERS, ROOT, gateway, gateway_alone, module
 from bench.report import Section, at_least, table
 from bench.rounds import Measured, Side, interleaved, warm_up
-from soak.gateway import API_KEY
+from soak.gateway import end
 from soak.processes import descendants, resident_mb
 
 TITLE = "LiteLLM's proxy"
@@ -26,7 +25,6 @@ VENV = ROOT / ".venv" / "bench-litellm"
 # Importing it takes ten seconds on a busy machine.
 START_TIMEOUT_S = 90.0
 LOOK_AGAIN_S = 0.2
-END_TIMEOUT_S = 15.0
 CONFIG = """\
 model_list:
   - model_name: gpt-5.5
@@ -69,16 +67,13 @@ CASES = (
     Case(name="responses, 20 deltas, 8 at once", path=RESPONSES, deltas=20, at_once=8, requests=64, rounds=3),
     Case(name="chat, 500 deltas, 8 at once", path=CHAT, deltas=500, at_once=8, requests=16, rounds=3),
 )
-QUICK = tuple(
-    Case(name=case.name, path=case.path, deltas=case.deltas, at_once=case.at_once, requests=8, rounds=1)
-    for case in CASES
-)
+QUICK = tuple(replace(case, requests=8, rounds=1) for case in CASES)
 
 
-def prepare(*, wanted: bool) -> None:
+def prepare() -> None:
     """Install LiteLLM into an environment of its own, if it is not there."""
     done = VENV / f"litellm-{VERSION}"
-    if not wanted or done.exists():
+    if done.exists():
         return
     print(f"Installing LiteLLM {VERSION} into {VENV}; this takes minutes, once.", flush=True)
     package = f"litellm[proxy]=={VERSION}"
@@ -91,15 +86,14 @@ def prepare(*, wanted: bool) -> None:
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure what clients feel, and what each event costs."""
-    codex = scripted_codex(directory / "codex")
     async with (
         module("bench.model") as (model, _),
         proxy(directory, model) as (url, pids),
         gateway(directory / "whole", f"{model}/v1", WORKER_COUNT=2) as whole,
-        gateway(directory / "alone", f"{model}/v1", WORKER_COUNT=1, CODEX_BIN=codex) as alone,
+        gateway_alone(directory / "alone") as alone,
     ):
         lines: list[str] = []
-        measured: dict[str, list[Measured]] = {}
+        measured: list[list[Measured]] = []
         for case in QUICK if quick else CASES:
             sides = [
                 _side("LiteLLM, no Codex", url, case, pids),
@@ -108,11 +102,11 @@ async def run(directory: Path, *, quick: bool) -> Section:
             ]
             await warm_up(sides, requests=8)
             found = await interleaved(sides, at_once=case.at_once, requests=case.requests, rounds=case.rounds)
-            measured[case.name] = found
+            measured.append(found)
             rows = [_row(side, one) for side, one in zip(sides, found, strict=True)]
             lines += [f"{case.name}:", "", *table(HEAD, rows), ""]
         memory = _memory(pids) / _memory([whole.pid])
-    return _section(lines, list(measured.values()), memory)
+    return _section(lines, measured, memory)
 
 
 @contextlib.asynccontextmanager
@@ -137,14 +131,7 @@ async def proxy(directory: Path, model: str) -> AsyncIterator[tuple[str, list[in
             await _listening(process, port, directory / "litellm.log")
         yield f"http://127.0.0.1:{port}", [process.pid, *descendants(process.pid)]
     finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_TIMEOUT_S):
-                await process.wait()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await end(process)
 
 
 async def _listening(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
@@ -159,7 +146,7 @@ async def _listening(process: asyncio.subprocess.Process, port: int, log: Path) 
 
 
 def _last_words(log: Path) -> str:
-    return log.read_text(encoding="utf-8")[-2000:]
+    return log.read_text(encoding="utf-8")[-LOG_CHARACTERS:]
 
 
 def _free_port() -> int:
@@ -170,7 +157,7 @@ def _free_port() -> int:
 
 
 def _side(name: str, url: str, case: Case, pids: list[int]) -> Side:
-    client = Client(url, case.path, key=API_KEY)
+    client = Client(url, case.path)
     request = client.says(json.dumps({"deltas": case.deltas}))
     return Side(name=name, ask=lambda: client.ask(request, deltas=case.deltas), own=pids)
 
@@ -189,11 +176,7 @@ def _section(lines: list[str], cases: list[list[Measured]], memory: float) -> Se
     _, short, _, long = cases
     return Section(
         title=TITLE,
-        lines=[
-            INTRODUCTION,
-            "",
-            *lines[:-1],
-        ],
+        lines=[INTRODUCTION, "", *lines[:-1]],
         goals=[
             at_least("litellm: requests/s with a whole Codex : its with none", short[1].rate / short[0].rate, 1),
             at_least("litellm: its CPU per delta : ours, 500 deltas", long[0].delta_us / long[1].delta_us, 50),

@@ -1,16 +1,15 @@
 """What the gateway's own process holds, and how soon it listens."""
 
 import asyncio
-import json
 import statistics
 import time
 from itertools import cycle
 from pathlib import Path
 
-from bench.client import CHAT, RESPONSES, Client
-from bench.processes import gateway, scripted_codex
+from bench.client import ASK, CHAT, DELTAS, HOLD, RESPONSES, Client
+from bench.processes import NOBODY, gateway_alone
 from bench.report import Section, at_most, table
-from soak.gateway import API_KEY, gateway_process
+from soak.gateway import gateway_process
 from soak.processes import resident_mb
 
 TITLE = "Memory and start"
@@ -20,26 +19,20 @@ STREAMS, QUICK_STREAMS = 1000, 50
 AT_ONCE = 8
 # Enough for everything that is loaded at its first use.
 FIRST_REQUESTS = 200
-DELTAS = 20
-ASK = json.dumps({"deltas": DELTAS})
-HOLD = json.dumps({"hold": True})
-# Nobody is asked: Codex only has to find a provider in its configuration.
-NOBODY = "http://127.0.0.1:9/v1"
 
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure an idle gateway, one that has served many requests, and one with many open streams."""
     starts = [await _start(directory / f"start-{number}") for number in range(2 if quick else STARTS)]
     requests, streams = (QUICK_REQUESTS, QUICK_STREAMS) if quick else (REQUESTS, STREAMS)
-    codex = scripted_codex(directory / "codex")
-    async with gateway(directory / "served", NOBODY, WORKER_COUNT=1, CODEX_BIN=codex) as running:
+    async with gateway_alone(directory / "served") as running:
         idle = resident_mb(running.pid)
         await _serve(running.url, requests)
         served = resident_mb(running.pid)
-    async with gateway(directory / "open", NOBODY, WORKER_COUNT=1, CODEX_BIN=codex) as running:
+    async with gateway_alone(directory / "open") as running:
         await _serve(running.url, FIRST_REQUESTS)
         before = resident_mb(running.pid)
-        client = Client(running.url, key=API_KEY)
+        client = Client(running.url)
         opened = [await client.open(client.says(HOLD)) for _ in range(streams)]
         per_stream = (resident_mb(running.pid) - before) / streams * 1000
         for stream in opened:
@@ -52,7 +45,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
                 ("from the command to the first answer of `/healthz`, median", f"{statistics.median(starts):.2f} s"),
                 ("the slowest of them", f"{max(starts):.2f} s"),
                 ("idle", f"{idle:.0f} MB"),
-                (f"after {requests:,} requests of 20 deltas", f"{served:.0f} MB"),
+                (f"after {requests:,} requests of {DELTAS} deltas", f"{served:.0f} MB"),
                 (f"for each of {streams:,} open streams", f"{per_stream:.0f} KB"),
             ],
         ),
@@ -77,7 +70,7 @@ async def _start(directory: Path) -> float:
 
 async def _serve(url: str, requests: int) -> None:
     """Run requests of both APIs."""
-    clients = [Client(url, path, key=API_KEY) for path in (CHAT, RESPONSES)]
+    clients = [Client(url, path) for path in (CHAT, RESPONSES)]
     left = iter(zip(range(requests), cycle((client, client.says(ASK)) for client in clients), strict=False))
 
     async def ask_on() -> None:

@@ -5,10 +5,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from bench.client import RESPONSES, Client, response_id
+from bench.client import ASK, DELTAS, RESPONSES, Client, response_id
 from bench.curves import Curve
-from bench.processes import cpu_seconds, gateway
-from soak.gateway import API_KEY, GatewayProcess
+from bench.processes import cpu_seconds, gateway_alone
+from soak.gateway import GatewayProcess
 
 SIZES, QUICK_SIZES = (1000, 10_000, 100_000, 1_000_000), (100, 1000, 10_000)
 REQUESTS, QUICK_REQUESTS = 60, 3
@@ -38,31 +38,30 @@ COPIES = (
 NUMBERS = "WITH RECURSIVE numbers (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM numbers WHERE n < :last) "
 
 
-async def stored_curve(directory: Path, codex: Path, ask: str, *, deltas: int, steepest: float, quick: bool) -> Curve:
+async def stored_curve(directory: Path, *, steepest: float, quick: bool) -> Curve:
     """Measure requests that go on from a stored response, and are stored themselves."""
     curve = Curve("stored responses", "CPU ms", steepest)
-    settings = {"WORKER_COUNT": 1, "CODEX_BIN": codex, "PROXY_STORE_MAX_MB": MANY_MB, "PROXY_WARM_THREADS_MAX": 0}
-    async with gateway(directory, "http://127.0.0.1:9/v1", **settings) as running:
-        client = Client(running.url, RESPONSES, key=API_KEY)
-        model = response_id(await client.ask(client.says(ask), deltas=deltas))
+    settings = {"PROXY_STORE_MAX_MB": MANY_MB, "PROXY_WARM_THREADS_MAX": 0}
+    async with gateway_alone(directory, **settings) as running:
+        client = Client(running.url, RESPONSES)
+        model = response_id(await client.ask(client.says(ASK), deltas=DELTAS))
     have = 0
     for size in QUICK_SIZES if quick else SIZES:
         _fill(directory / "data" / "store.db", model, have, size)
         have = size
-        async with gateway(directory, "http://127.0.0.1:9/v1", **settings) as running:
-            requests = QUICK_REQUESTS if quick else REQUESTS
-            curve.add(size, await _cost_ms(running, model, size, ask, requests=requests, deltas=deltas))
+        async with gateway_alone(directory, **settings) as running:
+            curve.add(size, await _cost_ms(running, model, size, QUICK_REQUESTS if quick else REQUESTS))
     return curve
 
 
-async def _cost_ms(running: GatewayProcess, model: str, size: int, ask: str, *, requests: int, deltas: int) -> float:
-    client = Client(running.url, RESPONSES, key=API_KEY)
-    await client.ask(client.says(ask), deltas=deltas)
+async def _cost_ms(running: GatewayProcess, model: str, size: int, requests: int) -> float:
+    client = Client(running.url, RESPONSES)
+    await client.ask(client.says(ASK), deltas=DELTAS)
     chance = random.Random(SEED)
     before = cpu_seconds([running.pid])
     for _ in range(requests):
         previous = f"{model}_{chance.randrange(size)}"
-        await client.ask(client.request({"input": ask, "previous_response_id": previous}), deltas=deltas)
+        await client.ask(client.request({"input": ASK, "previous_response_id": previous}), deltas=DELTAS)
     return (cpu_seconds([running.pid]) - before) / requests * 1000
 
 

@@ -2,18 +2,16 @@
 
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import codex_cli_bin
 import pytest
 
 from soak.processes import descendants, is_stopped
+from soak.stand_in import stand_in
 from tests.faults import bad_codex
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge.appserver import connection, pool, worker
-from turnbridge.selfcheck import HOME_PREFIX
 from turnbridge.wire.codex import jsonrpc
 
 
@@ -44,17 +42,8 @@ def nothing_stays_stopped() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bad_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a program that can stand in the place of `codex`; what it is asked about itself, the real one answers."""
-    program = tmp_path_factory.mktemp("bin") / "codex"
-    real = codex_cli_bin.bundled_codex_path()
-    program.write_text(
-        f'#!/bin/sh\ncase "$1 $2 $CODEX_HOME" in\n'
-        f'--version*|*generate-json-schema*|*/{HOME_PREFIX}*) exec "{real}" "$@";;\nesac\n'
-        f'exec "{sys.executable}" -I -S "{bad_codex.__file__}" "$@"\n',
-        encoding="utf-8",
-    )
-    program.chmod(0o755)
-    return program
+    """Return a Codex that does whatever it is told to do wrong."""
+    return stand_in(tmp_path_factory.mktemp("bin"), bad_codex.__file__)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Clients that let the gateway keep their conversations, and two keys to do so with."""
 
-import contextlib
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ BOTH_KEYS = f"{API_KEY}, {OTHER_KEY}"
 THREAD = "x-turnbridge-thread"
 
 
-@contextlib.asynccontextmanager
-async def keeping_bridge(data_dir: Path, **chosen: object) -> AsyncIterator[Bridge]:
+def keeping_bridge(data_dir: Path, **chosen: object) -> AbstractAsyncContextManager[Bridge]:
     """Run a gateway that knows two keys."""
-    async with running_bridge(data_dir, api_key=BOTH_KEYS, **chosen) as running:
-        yield running
+    return running_bridge(data_dir, api_key=BOTH_KEYS, **chosen)
 
 
 def stranger(bridge: Bridge) -> AsyncOpenAI:
