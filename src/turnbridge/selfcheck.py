@@ -196,17 +196,18 @@ async def _ask(worker: Worker, model: str) -> BackendUnavailable | None:
                 ends = [event async for batch in conversation.run() for event in batch][-1:]
             finally:
                 conversation.close()
+        match ends:
+            case [TurnCompleted()]:
+                return None
+            case [TurnFailed(failure)]:
+                problem = failure.message
+            case _:
+                problem = "the turn ended without an answer."
     except TimeoutError:
-        return BackendUnavailable(f"Codex could not be checked with {model}: the turn took too long.")
+        problem = "the turn took too long."
     except GatewayError as error:
-        return BackendUnavailable(f"Codex could not be checked with {model}: {error.message}")
-    match ends:
-        case [TurnCompleted()]:
-            return None
-        case [TurnFailed(failure)]:
-            return BackendUnavailable(f"Codex could not be checked with {model}: {failure.message}")
-        case _:
-            return BackendUnavailable(f"Codex could not be checked with {model}: the turn ended without an answer.")
+        problem = error.message
+    return BackendUnavailable(f"Codex could not be checked with {model}: {problem}")
 
 
 def _request(model: str) -> TurnRequest:
