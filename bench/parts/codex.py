@@ -68,14 +68,9 @@ class Chats:
         self.turns += 1
         self.warm += b"x-turnbridge-thread: warm" in timed.answer
         chat.append({"role": "assistant", "content": "".join(pieces(DELTAS))})
-        if self.turns_of(chat) < CHAT_TURNS:
+        if sum(message["role"] == "assistant" for message in chat) < CHAT_TURNS:
             self._idle.append(chat)
         return timed
-
-    @staticmethod
-    def turns_of(chat: Sequence[dict[str, str]]) -> int:
-        """Return how many turns a chat has had."""
-        return sum(message["role"] == "assistant" for message in chat)
 
 
 async def run(directory: Path, *, quick: bool) -> Section:
