@@ -192,7 +192,6 @@ async def _ask(worker: Worker, model: str) -> BackendUnavailable | None:
             request = _request(model)
             conversation = await open_conversation(worker, request)
             try:
-                await conversation.show(request.items)
                 ends = [event async for batch in conversation.run() for event in batch][-1:]
             finally:
                 conversation.close()

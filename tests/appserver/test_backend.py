@@ -170,9 +170,10 @@ class Replay:
 
 
 @asynccontextmanager
-async def pool_of(codex: Replay, directory: Path, *models: Model) -> AsyncIterator[Pool]:
+async def pool_of(codex: Replay, directory: Path, *models: Model, direct_tools: bool = True) -> AsyncIterator[Pool]:
     worker = await idle_worker(directory, connection=codex.connection)
     worker.models = models
+    worker.direct_tools = direct_tools
 
     async def start() -> Worker:
         return worker
@@ -295,14 +296,19 @@ async def test_requests_that_are_refused_side_by_side_are_each_tried_in_the_mode
 
     async def tries(backend: CodexBackend) -> list[bool]:
         """Return what becomes of a request that is refused in both modes."""
-        (await backend.open(ASKED)).close()
+        first = await backend.open(ASKED)
+        first.close()
         await both_opened.wait()
-        again = [await backend.serves_otherwise(ASKED, refusal)]
+        again = [await backend.serves_otherwise(ASKED, first, refusal)]
         await both_opened.wait()
-        (await backend.open(ASKED)).close()
-        return [*again, await backend.serves_otherwise(ASKED, refusal)]
+        second = await backend.open(ASKED)
+        second.close()
+        return [*again, await backend.serves_otherwise(ASKED, second, refusal)]
 
-    async with pool_of(direct, tmp_path, scripting) as pool, pool_of(native, tmp_path) as native_pool:
+    async with (
+        pool_of(direct, tmp_path, scripting) as pool,
+        pool_of(native, tmp_path, direct_tools=False) as native_pool,
+    ):
         backend = CodexBackend(pool, native=native_pool)
         outcomes = await asyncio.gather(*[tries(backend) for _ in range(2)])
     assert outcomes == [[True, False]] * 2

@@ -74,6 +74,18 @@ async def test_a_provider_that_refuses_both_tool_modes_is_heard(bridge: Bridge) 
 
 
 @pytest.mark.real
+async def test_what_a_provider_refuses_on_a_thread_that_was_left_native_is_not_tried_again(tmp_path: Path) -> None:
+    refusals = [error_reply(400, text) for text in ("Not so.", "Not for you.", "Not for you.")]
+    history = [HI]
+    async with running_bridge(tmp_path, PROXY_WARM_THREADS_MAX=1) as bridge:
+        bridge.script(refusals[0], answer(message("Yes.")), *refusals[1:])
+        await ask(bridge, "chat", history, model=SCRIPTING)
+        with pytest.raises(openai.BadRequestError, match="Not for you"):
+            await ask(bridge, "chat", [*history, HI], model=SCRIPTING)
+        assert len(bridge.model.requests) == 3
+
+
+@pytest.mark.real
 async def test_the_log_holds_nothing_of_questions_and_answers(bridge: Bridge) -> None:
     bridge.script(answer(message(f"Why {SECRET}?")), error_reply(500, "Broken."))
     with capture_logs() as logs:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from turnbridge.engine.ports import MediaLoader, Tokenizer
+from turnbridge.engine.ports import Conversation, MediaLoader, Tokenizer
 from turnbridge.engine.timing import Patience, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
@@ -49,8 +49,8 @@ class ScriptedBackend:
         self.running += 1
         return ScriptedConversation(self)
 
-    async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
-        del request, error
+    async def serves_otherwise(self, request: TurnRequest, conversation: Conversation, error: GatewayError) -> bool:
+        del request, conversation, error
         return False
 
     async def models(self) -> Sequence[Model]:
@@ -70,6 +70,7 @@ class ScriptedConversation:
     backend: ScriptedBackend
     alive: bool = True
     fidelity: str = "exact"
+    native_tools: bool = False
     failed: asyncio.Future[GatewayError] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     async def run(

@@ -1,7 +1,6 @@
 """`engine.ports.Backend` over app-server: a thread for each request, its items injected, its turns decoded."""
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import assert_never
 
 import structlog
@@ -12,14 +11,12 @@ from turnbridge.appserver.early import open_early
 from turnbridge.appserver.pool import Pool
 from turnbridge.appserver.v1 import open_v1
 from turnbridge.appserver.worker import Worker, fidelity_of
+from turnbridge.engine.ports import Conversation
 from turnbridge.turn.errors import GatewayError, InvalidRequest
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 
 log = structlog.get_logger(__name__)
-
-# Whether the request that is being served was last opened in its model's own tool mode.
-_opened_natively: ContextVar[bool] = ContextVar("opened_natively", default=False)
 
 
 class CodexBackend:
@@ -33,40 +30,27 @@ class CodexBackend:
     async def open(self, request: TurnRequest) -> CodexConversation:
         """Start a thread that shows the model exactly the request's items and tools."""
         try:
-            conversation = await self._start_thread(request)
+            return await self._open(request)
         except CallRefused:
             # App-servers share the databases in their home, and now and then find one locked.
-            conversation = await self._start_thread(request)
-        try:
-            await conversation.show(request.items)
-        except BaseException:
-            conversation.close()
-            raise
-        return conversation
+            return await self._open(request)
 
-    async def _start_thread(self, request: TurnRequest) -> CodexConversation:
+    async def _open(self, request: TurnRequest) -> CodexConversation:
         pool = self._native if self._native and request.model in self._native_models else self._pool
-        _opened_natively.set(pool is self._native)
         worker = await pool.worker()
         pool.note_thread(worker)
-        # Counted from here on, so that the app-server is not replaced under it.
-        worker.load += 1
-        try:
-            return await open_conversation(worker, request)
-        except BaseException:
-            worker.load -= 1
-            raise
+        return await open_conversation(worker, request)
 
-    async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
+    async def serves_otherwise(self, request: TurnRequest, conversation: Conversation, error: GatewayError) -> bool:
         """Tell whether a turn that the provider refused is worth another try, in the model's own tool mode.
 
         Nobody can know beforehand whether a provider takes such a model with ordinary functions. If it also refuses
         the model as Codex ships it, the tool mode was not the reason. Other requests may have found out meanwhile, so
-        what counts is where this one was opened.
+        what counts is where this one was run.
         """
         if self._native is None or not request.tools or not isinstance(error, InvalidRequest):
             return False
-        if _opened_natively.get():
+        if conversation.native_tools:
             self._native_models.discard(request.model)
             return False
         if request.model in self._native_models:
@@ -91,7 +75,24 @@ class CodexBackend:
 
 
 async def open_conversation(worker: Worker, request: TurnRequest) -> CodexConversation:
-    """Start a thread in an app-server, in the dialect that is spoken with it."""
+    """Start a thread in an app-server, and show the model the request's items."""
+    # Counted from here on, so that the app-server is not replaced under it. The conversation takes it off again.
+    worker.load += 1
+    try:
+        conversation = await _start_thread(worker, request)
+    except BaseException:
+        worker.load -= 1
+        raise
+    try:
+        await conversation.show(request.items)
+    except BaseException:
+        conversation.close()
+        raise
+    return conversation
+
+
+async def _start_thread(worker: Worker, request: TurnRequest) -> CodexConversation:
+    """Start a thread in the dialect that is spoken with an app-server."""
     match worker.dialect:
         case "v2":
             return await open_thread(worker, request)

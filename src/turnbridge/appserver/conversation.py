@@ -57,7 +57,7 @@ class CodexConversation:
         self._thread_id = thread_id
         self._inbox = worker.connection.subscribe(thread_id)
         self._inbox.overflowed = self._overflowed
-        # Whoever opens it has counted it.
+        # Whoever opens it has counted it already.
         self._running = True
         self._parked = False
         self._request = request
@@ -81,6 +81,11 @@ class CodexConversation:
     def fidelity(self) -> str:
         """Tell how faithfully the model is shown this thread."""
         return fidelity_of([self._worker])
+
+    @property
+    def native_tools(self) -> bool:
+        """Tell whether the model's tool mode is left alone here."""
+        return not self._worker.direct_tools
 
     async def show(self, items: Sequence[Item]) -> None:
         """Add items to the history; raises if Codex cannot carry one of them."""

@@ -104,6 +104,8 @@ class Worker:
     """The one that is spoken, of those that it knows."""
     workdir: Path
     rules: HostRules = STRICT
+    direct_tools: bool = True
+    """Whether every model calls functions one by one."""
     models: tuple[Model, ...]
     default_model: str | None
     login_missing: bool
@@ -207,6 +209,7 @@ async def _shake_hands(
         dialect=dialect,
         workdir=spec.workdir,
         rules=spec.rules,
+        direct_tools=spec.direct_tools,
         models=_models(listed.data, catalog or {}, config.config.model_reasoning_effort),
         default_model=config.config.model,
         login_missing=login_missing,

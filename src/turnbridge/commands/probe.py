@@ -234,7 +234,6 @@ async def _one_turn(worker: Worker, settings: Settings, prompt: str, outcome: Ou
     began = time.perf_counter()
     conversation = await open_conversation(worker, request)
     try:
-        await conversation.show(request.items)
         outcome.thread_ms = _since(began)
         began = time.perf_counter()
         async for batch in conversation.run():

@@ -26,6 +26,11 @@ class Conversation(Protocol):
         """Tell how faithfully the model is shown this thread: `exact`, or what is not, in short ASCII words."""
         ...
 
+    @property
+    def native_tools(self) -> bool:
+        """Tell whether the model calls functions in a way of its own here, and not one by one."""
+        ...
+
     def run(self, items: Sequence[Item] = (), request: TurnRequest | None = None) -> Batches:
         """Add `items`, let the model answer, and yield its events.
 
@@ -53,8 +58,8 @@ class Backend(Protocol):
         """Start a thread that shows the model exactly the request's items; raises `GatewayError` if it cannot."""
         ...
 
-    async def serves_otherwise(self, request: TurnRequest, error: GatewayError) -> bool:
-        """Tell whether a turn that failed with `error` before any output may be opened again, differently."""
+    async def serves_otherwise(self, request: TurnRequest, conversation: Conversation, error: GatewayError) -> bool:
+        """Tell whether a turn that failed in a conversation before any output may be opened again, differently."""
         ...
 
     async def models(self) -> Sequence[Model]:

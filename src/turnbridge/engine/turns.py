@@ -85,7 +85,7 @@ class TurnRunner:
             for attempt in itertools.count(1):
                 turn, first = await self._begun(ready, served)
                 try:
-                    if (again := await self._again(ready, first, attempt)) is not None:
+                    if (again := await self._again(ready, turn, first, attempt)) is not None:
                         ready = again
                         continue
                     yield first
@@ -143,19 +143,22 @@ class TurnRunner:
         served.fidelity = conversation.fidelity
         return _Turn(told, conversation, TurnClock(self._watch, conversation), self._tokenizer, source)
 
-    async def _again(self, request: TurnRequest, first: Sequence[TurnEvent], attempt: int) -> TurnRequest | None:
+    async def _again(
+        self, request: TurnRequest, turn: "_Turn | None", first: Sequence[TurnEvent], attempt: int
+    ) -> TurnRequest | None:
         """Return what to run instead of a turn that failed before it said anything, if something may help."""
         failed = first[-1]
         if not isinstance(failed, TurnFailed) or (request.streamed and len(first) > 1):
             return None
-        if isinstance(failed.error, BackendLost):
+        if turn is None or isinstance(failed.error, BackendLost):
             # Codex died under the turn, or while it waited. If that happens again, the turn itself may be the cause.
             return request if attempt == 1 else None
         if failed.error.param == SUMMARY_PARAM and request.summary is not None and not request.summary_needed:
             # Providers give summaries to some accounts only.
             self._without_summary.add(request.model)
             return replace(request, summary=None)
-        return request if await self._backend.serves_otherwise(request, failed.error) else None
+        otherwise = await self._backend.serves_otherwise(request, turn.conversation, failed.error)
+        return request if otherwise else None
 
     def _keep(self, turn: "_Turn", ending: TurnEvent) -> None:
         """Keep a conversation that waits for its client, or that its client may go on with.
