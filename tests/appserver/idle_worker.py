@@ -8,21 +8,27 @@ from pathlib import Path
 from tests.support.codex_schema import pinned_schema
 from turnbridge.appserver.connection import Connection
 from turnbridge.appserver.process import AppServerProcess
-from turnbridge.appserver.worker import Worker
+from turnbridge.appserver.worker import CodexSpec, Worker
 from turnbridge.wire.codex.capabilities import read_capabilities
 
 
 async def idle_worker(
-    directory: Path, *, connection: Connection | None = None, login: tuple[int, int] | None = (1, 1)
+    directory: Path,
+    *,
+    connection: Connection | None = None,
+    login: tuple[int, int] | None = (1, 1),
+    direct_tools: bool = True,
 ) -> Worker:
     """Start a worker; it is to be stopped by `worker.process.stop()`."""
     process = await AppServerProcess.start(["sh", "-c", "exec cat > /dev/null"], home=directory, cwd=directory)
     return Worker(
+        spec=CodexSpec(
+            binary=directory / "codex", home=directory, workdir=directory, version="0", direct_tools=direct_tools
+        ),
         process=process,
         connection=connection or Connection(process.write),
         capabilities=read_capabilities(pinned_schema()),
         dialect="v2",
-        workdir=directory,
         binary="idle",
         models=(),
         default_model=None,

@@ -171,9 +171,8 @@ class Replay:
 
 @asynccontextmanager
 async def pool_of(codex: Replay, directory: Path, *models: Model, direct_tools: bool = True) -> AsyncIterator[Pool]:
-    worker = await idle_worker(directory, connection=codex.connection)
+    worker = await idle_worker(directory, connection=codex.connection, direct_tools=direct_tools)
     worker.models = models
-    worker.direct_tools = direct_tools
 
     async def start() -> Worker:
         return worker

@@ -123,16 +123,12 @@ async def test_a_thread_that_codex_has_let_go_of_is_lost_and_not_the_clients_mis
         await worker.process.stop()
 
 
-async def test_an_echo_that_never_comes_is_not_waited_for_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("turnbridge.appserver.conversation.CALL_TIMEOUT_S", 0.05)
-
+async def test_an_echo_that_never_comes_is_waited_for_as_long_as_an_answer(tmp_path: Path) -> None:
     def take(line: bytes) -> None:
         answer = json.dumps({"id": json.loads(line)["id"], "result": {}}).encode() + b"\n"
         asyncio.get_running_loop().call_soon(connection.receive, answer)
 
-    connection = Connection(take)
+    connection = Connection(take, call_timeout_s=0.05)
     worker = await idle_worker(tmp_path, connection=connection)
     image = Message(role="user", parts=(ImagePart(url="data:image/png;base64,AAAA", param="input"),))
     try:

@@ -83,7 +83,7 @@ async def test_a_tool_that_looks_at_the_host_ends_the_turn(
     old: Bridge, tool: str, arguments: dict[str, str], item: str
 ) -> None:
     (worker,) = old.gateway.pool.workers
-    (worker.workdir / "picture.png").write_bytes(PICTURE)
+    (worker.spec.workdir / "picture.png").write_bytes(PICTURE)
     looks = call(tool, **arguments)
     # Codex may ask on before it is interrupted.
     seen = answer(message("I have seen it."))

@@ -138,7 +138,7 @@ class Connection:
         # Held, because to ask for it takes a system call.
         self._loop = asyncio.get_running_loop()
         self._write = write
-        self._call_timeout_s = call_timeout_s
+        self.call_timeout_s = call_timeout_s or CALL_TIMEOUT_S
         self._check = check
         self._lines = jsonrpc.LineSplitter()
         self._ids = itertools.count(1)
@@ -160,7 +160,7 @@ class Connection:
         self, answer: "asyncio.Future[msgspec.Raw]", method: str, result: type[T], *, timeout_s: float | None = None
     ) -> T:
         """Return the answer to a call of `method` that was sent before."""
-        timeout_s = timeout_s or self._call_timeout_s or CALL_TIMEOUT_S
+        timeout_s = timeout_s or self.call_timeout_s
         timer = self._loop.call_later(timeout_s, self._give_up, answer, method, timeout_s)
         try:
             raw = await answer

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 import msgspec
 import structlog
 
-from turnbridge.appserver.connection import CALL_TIMEOUT_S, CallRefused, Note, understood
+from turnbridge.appserver.connection import CallRefused, Note, understood
 from turnbridge.appserver.reaching import Reaching
 from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker, fidelity_of
@@ -42,7 +42,7 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversation":
     """Start a thread of the current protocol (v2)."""
     names = ToolNames(tool.name for tool in request.tools)
-    kind = ThreadKind(thread_start_params(request, names, worker.rules))
+    kind = ThreadKind(thread_start_params(request, names, worker.spec.rules))
     conversation = CodexConversation(worker, await worker.spares.take(kind), request, names)
     conversation.answering = lambda: worker.spares.refill_soon(kind)
     return conversation
@@ -85,7 +85,7 @@ class CodexConversation:
     @property
     def native_tools(self) -> bool:
         """Tell whether the model's tool mode is left alone here."""
-        return not self._worker.direct_tools
+        return not self._worker.spec.direct_tools
 
     async def show(self, items: Sequence[Item]) -> None:
         """Add items to the history; raises if Codex cannot carry one of them."""
@@ -126,7 +126,7 @@ class CodexConversation:
         self._decoder = TurnDecoder(
             self._names,
             allow_truncation=request.allow_truncation,
-            may_try_again=Reaching(self._worker.connect_timeout_s).may_try_again,
+            may_try_again=Reaching(self._worker.spec.connect_timeout_s).may_try_again,
         )
         self._inbox.doze()
         self._started = self._start_turn()
@@ -229,7 +229,7 @@ class CodexConversation:
     async def _echoes(self) -> list[Note]:
         """Wait for injected items to come back, as long as for the answer to a call."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
+            async with asyncio.timeout(self._connection.call_timeout_s):
                 return await self._inbox.batch()
         except TimeoutError:
             raise BackendUnavailable("Codex did not say whether it could read the images. Try again.") from None

@@ -114,18 +114,27 @@ class Pool:
             await asyncio.shield(self._stop_all())
 
     async def worker(self) -> Worker:
-        """Return the least loaded app-server, waiting a little if none is ready; raises what the client should hear."""
-        worker = await self._ready()
+        """Return an app-server that can run a turn; raises what the client should hear."""
+        worker = await self.any_worker()
         if self._may_know_less(worker):
             self._look_for_login()
-            worker = await self._ready()
+            worker = await self.any_worker()
         if worker.login_missing:
             raise LoginRequired(self._login_help)
         return worker
 
     async def any_worker(self) -> Worker:
-        """Return an app-server even if nobody is logged in."""
-        return await self._ready()
+        """Return the least loaded app-server, even if nobody is logged in; waits a little if none is ready."""
+        if not self._serving:
+            self._wanted.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(START_PATIENCE_S):
+                    await self._available.wait()
+        if not self._serving and self._problem == self._login_help:
+            raise LoginRequired(self._login_help)
+        if not self._serving:
+            raise BackendUnavailable(self._problem, retry_after=FIRST_BACKOFF_S)
+        return min(self._serving, key=lambda worker: (worker.login_missing, worker.load))
 
     def readiness(self) -> Readiness:
         """Return whether turns can be run now."""
@@ -161,18 +170,6 @@ class Pool:
             if worker.login_missing:
                 self._replace(worker)
         self._check.set()
-
-    async def _ready(self) -> Worker:
-        if not self._serving:
-            self._wanted.set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(START_PATIENCE_S):
-                    await self._available.wait()
-        if not self._serving and self._problem == self._login_help:
-            raise LoginRequired(self._login_help)
-        if not self._serving:
-            raise BackendUnavailable(self._problem, retry_after=FIRST_BACKOFF_S)
-        return min(self._serving, key=lambda worker: (worker.login_missing, worker.load))
 
     async def _add(self) -> None:
         """Start one app-server, and put it where it is needed most."""

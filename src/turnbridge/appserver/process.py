@@ -101,6 +101,9 @@ class _Child:
             transport.close()
         if not self.exited.done():
             self.exited.set_result(None)
+            # What has lost its parent goes to process 1. In a container that may be the gateway.
+            if os.getpid() == 1:
+                self._loop.call_later(REAP_S, _reap_group, self.popen.pid)
 
     def _wait(self) -> None:
         """Wait for the child's end: in a thread, which is all that every system has for it."""
@@ -156,7 +159,6 @@ class AppServerProcess:
     def __init__(self, child: _Child, stdin: asyncio.WriteTransport) -> None:
         self._child = child
         self._stdin = stdin
-        child.exited.add_done_callback(lambda _: self._release())
         self.exit_grace_s: float | None = None
         """How long it may take to leave of itself, if somebody has a say in that."""
 
@@ -229,11 +231,6 @@ class AppServerProcess:
     async def _gone_within(self, seconds: float) -> bool:
         done, _ = await asyncio.wait([self._child.exited], timeout=seconds)
         return bool(done)
-
-    def _release(self) -> None:
-        # What has lost its parent goes to process 1. In a container that may be the gateway.
-        if os.getpid() == 1:
-            asyncio.get_running_loop().call_later(REAP_S, _reap_group, self.pid)
 
 
 def _reap_group(group: int) -> None:

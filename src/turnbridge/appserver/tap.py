@@ -16,21 +16,11 @@ class Tap(Protocol):
         ...
 
 
-def tapped_write(tap: Tap, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Return `write`, overheard."""
+def overheard(listen: Callable[[bytes], None], take: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """Return `take` with somebody who listens in."""
 
-    def overheard(data: bytes) -> None:
-        tap.sent(data)
-        write(data)
+    def both(data: bytes) -> None:
+        listen(data)
+        take(data)
 
-    return overheard
-
-
-def tapped_receive(tap: Tap, receive: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Return `receive`, overheard."""
-
-    def overheard(data: bytes) -> None:
-        tap.received(data)
-        receive(data)
-
-    return overheard
+    return both

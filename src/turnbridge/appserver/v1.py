@@ -25,7 +25,7 @@ async def open_v1(worker: Worker, request: TurnRequest) -> "V1Conversation":
     developer = flat_history(request.items).developer
     logged_in = worker.login is not None
     params = v1.new_conversation_params(
-        request, developer, cwd=str(worker.workdir), logged_in=logged_in, rules=worker.rules
+        request, developer, cwd=str(worker.spec.workdir), logged_in=logged_in, rules=worker.spec.rules
     )
     made = await worker.connection.call("newConversation", params, v1.NewConversationResult)
     listening = v1.add_listener_params(made.conversation_id)
@@ -69,10 +69,10 @@ class V1Conversation(CodexConversation):
 
     def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
         self._spoken = self._new_spoken()
-        if v1.TURN_METHOD in self._worker.capabilities.methods and not self._worker.rules.plain_messages:
-            cwd = str(self._worker.workdir)
+        spec = self._worker.spec
+        if v1.TURN_METHOD in self._worker.capabilities.params and not spec.rules.plain_messages:
             params = v1.send_user_turn_params(
-                self._thread_id, self._input, self._request, cwd=cwd, rules=self._worker.rules
+                self._thread_id, self._input, self._request, cwd=str(spec.workdir), rules=spec.rules
             )
             return self._connection.send(v1.TURN_METHOD, params)
         return self._connection.send(v1.MESSAGE_METHOD, v1.send_user_message_params(self._thread_id, self._input))

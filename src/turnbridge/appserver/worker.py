@@ -17,7 +17,7 @@ from turnbridge.appserver.files import write_private
 from turnbridge.appserver.home import bar_skills, login_state
 from turnbridge.appserver.process import AppServerProcess
 from turnbridge.appserver.spares import SpareThreads
-from turnbridge.appserver.tap import Tap, tapped_receive, tapped_write
+from turnbridge.appserver.tap import Tap, overheard
 from turnbridge.turn.errors import BackendLost, BackendUnavailable
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
@@ -95,6 +95,7 @@ class CodexSpec:
 class Worker:
     """A ready app-server: what it told about itself, and what it has to do."""
 
+    spec: CodexSpec
     process: AppServerProcess
     connection: Connection
     capabilities: Capabilities
@@ -102,10 +103,6 @@ class Worker:
     """A name of the binary that no other one has."""
     dialect: Dialect
     """The one that is spoken, of those that it knows."""
-    workdir: Path
-    rules: HostRules = STRICT
-    direct_tools: bool = True
-    """Whether every model calls functions one by one."""
     models: tuple[Model, ...]
     default_model: str | None
     login_missing: bool
@@ -113,8 +110,6 @@ class Worker:
     started_at: float
     extras: tuple[str, ...] = ()
     """What this Codex is known to add to a request of its own accord, in a word each."""
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    """How long Codex may go on failing to reach the provider."""
     opened: int = 0
     """Threads that were opened here for requests."""
     load: int = 0
@@ -168,14 +163,14 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
         raise
 
 
-def _connect(spec: CodexSpec, binary: Binary, process: AppServerProcess, overheard: Tap | None) -> Connection:
+def _connect(spec: CodexSpec, binary: Binary, process: AppServerProcess, tap: Tap | None) -> Connection:
     """Return a connection to a process that ends when the process does."""
-    write = process.write if overheard is None else tapped_write(overheard, process.write)
+    write = process.write if tap is None else overheard(tap.sent, process.write)
     older = _older_notifications(binary)
     check = binary.rpc_check if spec.validate_rpc else None
     connection = Connection(write, check=check, older=older, call_timeout_s=spec.call_timeout_s)
     connection.broke = process.kill
-    process.receive_by(connection.receive if overheard is None else tapped_receive(overheard, connection.receive))
+    process.receive_by(connection.receive if tap is None else overheard(tap.received, connection.receive))
     process.exited.add_done_callback(
         lambda _: connection.end(BackendLost(f"Codex ended (exit status {process.exit_status})."))
     )
@@ -202,20 +197,17 @@ async def _shake_hands(
         connection.call("config/read", {}, schema.ConfigReadResult),
     )
     return Worker(
+        spec=spec,
         process=process,
         connection=connection,
         capabilities=binary.capabilities,
         binary=binary.name,
         dialect=dialect,
-        workdir=spec.workdir,
-        rules=spec.rules,
-        direct_tools=spec.direct_tools,
         models=_models(listed.data, catalog or {}, config.config.model_reasoning_effort),
         default_model=config.config.model,
         login_missing=login_missing,
         login=login,
         started_at=asyncio.get_running_loop().time(),
-        connect_timeout_s=spec.connect_timeout_s,
     )
 
 
@@ -308,13 +300,14 @@ def _models(
             description=model.description,
             efforts=tuple(option.reasoning_effort for option in model.supported_reasoning_efforts),
             default_effort=configured_effort or model.default_reasoning_effort,
-            context_window=known[model.id].context_window if model.id in known else None,
-            max_context_window=known[model.id].max_context_window if model.id in known else None,
-            modalities=tuple(model.input_modalities),
+            context_window=entry.context_window,
+            max_context_window=entry.max_context_window,
+            modalities=model.input_modalities,
             service_tiers=tuple(tier.id for tier in model.service_tiers),
             hidden=model.hidden,
             is_default=model.is_default,
-            scripts_tools=model.id in known and known[model.id].tool_mode is not None,
+            scripts_tools=entry.tool_mode is not None,
         )
         for model in listed
+        for entry in [known.get(model.id, CatalogEntry(model.id))]
     )

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 def plain(capabilities: Capabilities) -> Capabilities:
     """Return the capabilities without what are long lists in both binaries."""
     nothing: frozenset[str] = frozenset()
-    return replace(capabilities, methods=nothing, notifications=nothing, params={}, item_types=nothing)
+    return replace(capabilities, params={}, item_types=nothing)
 
 
 def without(schema: JsonObject, union: str, *methods: str) -> JsonObject:
@@ -34,8 +34,6 @@ def without(schema: JsonObject, union: str, *methods: str) -> JsonObject:
 def test_the_pinned_binary_can_do_everything() -> None:
     assert plain(read_capabilities(pinned_schema())) == Capabilities(
         dialects=("v2", "v2-early"),
-        methods=frozenset(),
-        notifications=frozenset(),
         params={},
         item_types=frozenset(),
         dynamic_tools=True,
@@ -53,8 +51,6 @@ def test_the_pinned_binary_can_do_everything() -> None:
 def test_an_old_binary_can_do_less_and_speaks_the_first_dialect() -> None:
     assert plain(read_capabilities(old_schema())) == Capabilities(
         dialects=("v2-early", "v1"),
-        methods=frozenset(),
-        notifications=frozenset(),
         params={},
         item_types=frozenset(),
         dynamic_tools=True,
@@ -95,19 +91,18 @@ def test_either_way_of_sending_a_turn_will_do_for_v1(missing: tuple[str, ...], d
     assert (capabilities.dialects, capabilities.dialect) == (dialects, dialects[0])
 
 
-def test_methods_fields_notifications_and_items_are_those_of_the_binary() -> None:
+def test_methods_fields_and_items_are_those_of_the_binary() -> None:
     pinned, old = read_capabilities(pinned_schema()), read_capabilities(old_schema())
-    assert {"thread/inject_items", "thread/start"} <= pinned.methods
-    assert {"newConversation", "thread/start"} <= old.methods
+    assert {"thread/inject_items", "thread/start"} <= pinned.params.keys()
+    assert {"newConversation", "thread/start"} <= old.params.keys()
     assert (pinned.takes("turn/start", "serviceTier"), old.takes("turn/start", "serviceTier")) == (True, False)
     assert not pinned.takes("newConversation", "model")
-    assert {"rawResponse/completed", "rawResponseItem/completed", "item/started"} <= pinned.notifications
     assert {"commandExecution", "agentMessage"} <= old.item_types
 
 
 def test_without_a_schema_nothing_is_known() -> None:
     nothing = read_capabilities({})
-    assert (nothing.dialects, nothing.methods, nothing.dynamic_tools) == ((), frozenset(), False)
+    assert (nothing.dialects, nothing.params, nothing.dynamic_tools) == ((), {}, False)
 
 
 @pytest.mark.parametrize("schema", [pinned_schema, old_schema])

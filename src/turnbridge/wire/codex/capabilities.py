@@ -1,6 +1,6 @@
 """What a Codex binary can do, read from the protocol that it describes itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -21,10 +21,8 @@ class Capabilities:
 
     dialects: tuple[Dialect, ...]
     """All that it speaks, the best one first; nothing if it is not of this family."""
-    methods: frozenset[str]
-    notifications: frozenset[str]
     params: Mapping[str, frozenset[str]]
-    """The fields that each method takes."""
+    """The methods that it knows, with the fields that each takes."""
     item_types: frozenset[str]
     """The kinds of items that it reports in `item/started`."""
     dynamic_tools: bool
@@ -62,9 +60,7 @@ def read_capabilities(schema: JsonObject) -> Capabilities:
     raw_usage = "rawResponse/completed" in protocol.notifications
     reply_fields = protocol.fields(protocol.reply("item/tool/call"))
     return Capabilities(
-        dialects=_dialects(frozenset(protocol.requests), lossless=inject_items and raw_items and raw_usage),
-        methods=frozenset(protocol.requests),
-        notifications=frozenset(protocol.notifications),
+        dialects=_dialects(protocol.requests.keys(), lossless=inject_items and raw_items and raw_usage),
         params={method: protocol.fields(params) for method, params in protocol.requests.items()},
         item_types=_item_types(protocol),
         dynamic_tools="dynamicTools" in thread_fields and "item/tool/call" in protocol.questions,
@@ -79,7 +75,7 @@ def read_capabilities(schema: JsonObject) -> Capabilities:
     )
 
 
-def _dialects(methods: frozenset[str], *, lossless: bool) -> tuple[Dialect, ...]:
+def _dialects(methods: Set[str], *, lossless: bool) -> tuple[Dialect, ...]:
     """Return the dialects, best first; a history can go in as it is only if raw items can go in and come out."""
     found: list[Dialect] = []
     if methods >= V2_METHODS:

@@ -141,8 +141,9 @@ def surviving(schema: Json) -> JsonObject:
     lost = {key: said.pop(key) for key in list(said) if key not in KEPT or not _is_readable(key, said[key])}
     if "const" in lost and "enum" not in said and _is_readable("enum", [lost["const"]]):
         said["enum"] = [lost.pop("const")]
-    if isinstance(said.get("enum"), list) and "type" not in said:
-        said["type"] = _types_of(said["enum"])
+    values = said.get("enum")
+    if isinstance(values, list) and "type" not in said:
+        said["type"] = _types_of(values)
     return _noted({key: _inner(key, value) for key, value in said.items()}, lost)
 
 
@@ -221,10 +222,9 @@ def _is_readable(key: str, value: Json) -> bool:
     return key != "enum" or has_readable_integers(value)
 
 
-def _types_of(values: Json) -> Json:
+def _types_of(values: list[Json]) -> Json:
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-    listed = values if isinstance(values, list) else []
-    return _one_or_list(list(dict.fromkeys("null" if value is None else names[type(value)] for value in listed)))
+    return _one_or_list(list(dict.fromkeys("null" if value is None else names[type(value)] for value in values)))
 
 
 def _one_or_list(types: list[Json]) -> Json:
