@@ -12,11 +12,14 @@ import pytest
 from soak.asking import CHAT, RESPONSES, Ending, ask, client
 from soak.patience import PATIENCE_S
 from tests.support.gateway import API_KEY, listening, settings_for_tests
-from turnbridge.appserver.reaching import Reaching
 from turnbridge.bootstrap import running_gateway
 from turnbridge.demo.replies import Pause, answer, message
 from turnbridge.demo.server import ScriptedModel
+from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import JsonObject
+from turnbridge.wire.codex.decode import TurnDecoder
+from turnbridge.wire.codex.older import Told
+from turnbridge.wire.codex.schema import ErrorReported
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -82,13 +85,14 @@ async def test_a_provider_that_comes_back_is_waited_for_however_long_its_model_t
     tmp_path: Path, closed: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = asyncio.Event()
-    real = Reaching.may_try_again
+    real = TurnDecoder.feed
 
-    def may_try_again(reaching: Reaching, attempts: int) -> bool:
-        failed.set()
-        return real(reaching, attempts)
+    def feed(decoder: TurnDecoder, note: Told) -> list[TurnEvent]:
+        if isinstance(note, ErrorReported):
+            failed.set()
+        return real(decoder, note)
 
-    monkeypatch.setattr(Reaching, "may_try_again", may_try_again)
+    monkeypatch.setattr(TurnDecoder, "feed", feed)
     # Codex tries again after five seconds; by then this time is over.
     async with (
         ScriptedModel(lambda _: answer(Pause(seconds=1.5), message("Well."))) as model,

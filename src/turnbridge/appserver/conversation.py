@@ -11,7 +11,6 @@ import msgspec
 import structlog
 
 from turnbridge.appserver.connection import CallRefused, Note, understood
-from turnbridge.appserver.reaching import Reaching
 from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker, fidelity_of
 from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InvalidRequest, QuotaExhausted
@@ -126,7 +125,8 @@ class CodexConversation:
         self._decoder = TurnDecoder(
             self._names,
             allow_truncation=request.allow_truncation,
-            may_try_again=Reaching(self._worker.spec.connect_timeout_s).may_try_again,
+            connect_timeout_s=self._worker.spec.connect_timeout_s,
+            now=asyncio.get_running_loop().time,
         )
         self._inbox.doze()
         self._started = self._start_turn()

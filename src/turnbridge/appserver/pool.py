@@ -76,8 +76,8 @@ class Pool:
         self._login_help = login_help
         self._count = count
         self._bounds = bounds or Bounds()
-        self._first_backoff_s = first_backoff_s
-        self._longest_backoff_s = longest_backoff_s
+        self._first_backoff_s = first_backoff_s or FIRST_BACKOFF_S
+        self._longest_backoff_s = longest_backoff_s or LONGEST_BACKOFF_S
         self._serving: list[Worker] = []
         self._reserve: Worker | None = None
         self._retiring: dict[asyncio.Task[None], Worker] = {}
@@ -230,8 +230,7 @@ class Pool:
         while self._crashes and self._crashes[0] < horizon:
             self._crashes.popleft()
         recent = len(self._crashes)
-        first, longest = self._first_backoff_s or FIRST_BACKOFF_S, self._longest_backoff_s or LONGEST_BACKOFF_S
-        return min(first * 2 ** (recent - 1), longest) if recent else 0.0
+        return min(self._first_backoff_s * 2 ** (recent - 1), self._longest_backoff_s) if recent else 0.0
 
     def _replace_outgrown(self) -> None:
         """Let the reserve take the place of an app-server that has reached a bound."""

@@ -224,25 +224,23 @@ def test_a_client_may_allow_codex_to_shorten_the_history() -> None:
     assert decoded(begun("contextCompaction", "item_1"), COMPLETED, decoder=decoder) == [ev.TurnCompleted(ev.Usage())]
 
 
+OUT_OF_REACH = schema.ErrorReported(
+    THREAD,
+    TURN,
+    schema.TurnError("Reconnecting... waiting for network", additional_details="Connection failed: no"),
+    True,
+)
+
+
 def test_a_provider_that_cannot_be_reached_is_tried_for_as_long_as_the_decoder_is_told() -> None:
-    attempts: list[int] = []
-
-    def may_try_again(attempt: int) -> bool:
-        attempts.append(attempt)
-        return attempt < 3
-
-    decoder = TurnDecoder(may_try_again=may_try_again)
+    told_at = iter((100.0, 105.0, 200.0, 300.0, 305.0, 315.0))
+    decoder = TurnDecoder(connect_timeout_s=10, now=lambda: next(told_at))
     decoder.turn_id = TURN
-    waiting = schema.ErrorReported(
-        THREAD,
-        TURN,
-        schema.TurnError("Reconnecting... waiting for network", additional_details="Connection failed: no"),
-        True,
-    )
-    for note in (waiting, waiting, begun("reasoning", "rs_1"), waiting, RETRIED, waiting, waiting):
+    # As Codex tries: after 5 seconds, after 10 more, and so on. Who was reached in between was not out of reach.
+    reached = begun("reasoning", "rs_1")
+    for note in (OUT_OF_REACH, OUT_OF_REACH, reached, OUT_OF_REACH, RETRIED, OUT_OF_REACH, OUT_OF_REACH):
         assert not any(isinstance(event, ev.TurnFailed) for event in decoder.feed(note))
-    (failed,) = decoder.feed(waiting)
-    assert attempts == [1, 2, 1, 1, 2, 3], "whoever was reached in between was not out of reach"
+    (failed,) = decoder.feed(OUT_OF_REACH)
     assert isinstance(failed, ev.TurnFailed)
     assert told(failed.error) == Told(
         errors.UpstreamFailed,
@@ -250,3 +248,9 @@ def test_a_provider_that_cannot_be_reached_is_tried_for_as_long_as_the_decoder_i
         "Check the network, the provider's address and its certificate.",
         "upstream_error",
     )
+
+
+def test_without_any_time_the_first_attempt_that_does_not_reach_the_provider_is_the_last() -> None:
+    decoder = TurnDecoder(connect_timeout_s=0)
+    (failed,) = decoded(RETRIED, OUT_OF_REACH, decoder=decoder)
+    assert isinstance(failed, ev.TurnFailed)

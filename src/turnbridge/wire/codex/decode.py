@@ -5,6 +5,7 @@ reasoning), come from the raw ones. What a message or thought says in the end is
 streamed.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -60,19 +61,21 @@ class TurnDecoder:
         names: ToolNames | None = None,
         *,
         allow_truncation: bool = False,
-        may_try_again: Callable[[int], bool] = lambda _attempts: True,
+        connect_timeout_s: float = math.inf,
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._names = names or ToolNames(())
         self._allow_truncation = allow_truncation
-        # Asked after each attempt to reach the provider that failed, with their number; Codex would go on for ever.
-        self._may_try_again = may_try_again
+        # How long attempts to reach the provider may go on failing; Codex would try for ever.
+        self._connect_timeout_s = connect_timeout_s
+        self._now = now
+        self._unreachable_since: float | None = None
         self._calls: list[ev.FunctionCallDone] = []
         self._known_calls: set[str] = set()
         self._order: list[str] = []
         self._messages: dict[str, _OpenMessage] = {}
         self._thoughts: dict[str, _OpenReasoning] = {}
         self._usage = ev.Usage()
-        self._unreachable = 0
         self.turn_id: str | None = None
         """Which turn is followed; nothing is, as long as that is not known."""
         self.ended = False
@@ -127,7 +130,7 @@ class TurnDecoder:
         | schema.ToolCallAsked,
     ) -> list[ev.TurnEvent]:
         if not isinstance(note, schema.ErrorReported):
-            self._unreachable = 0
+            self._unreachable_since = None
         match note:
             case schema.AgentMessageDelta():
                 return self._text(note.item_id, note.delta)
@@ -285,8 +288,9 @@ class TurnDecoder:
         if not note.will_retry:
             return []
         reason = note.error.additional_details or note.error.message
-        self._unreachable = self._unreachable + 1 if reason.startswith(UNREACHABLE) else 0
-        if self._unreachable and not self._may_try_again(self._unreachable):
+        if not reason.startswith(UNREACHABLE):
+            self._unreachable_since = None
+        elif self._unreachable_s() >= self._connect_timeout_s:
             # Codex says no more than that, be it the network, the address or the certificate.
             advice = "Check the network, the provider's address and its certificate."
             return self._fail(errors.UpstreamFailed(f"Codex cannot reach the provider: {reason.rstrip('.')}. {advice}"))
@@ -294,6 +298,17 @@ class TurnDecoder:
             return self._fail(errors.UpstreamFailed(reason))
         self._messages.clear()
         return [self._thought_done(item_id, encrypted=None) for item_id in list(self._thoughts)]
+
+    def _unreachable_s(self) -> float:
+        """Return how long attempts to reach the provider have been failing.
+
+        The time is looked at only when one has failed: that one has succeeded is not told before the model says
+        something, which may take it minutes.
+        """
+        now = self._now()
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        return now - self._unreachable_since
 
     def _turn_completed(self, turn: schema.TurnRef) -> list[ev.TurnEvent]:
         if turn.status == "failed" and turn.error is not None:
