@@ -217,7 +217,7 @@ async def test_without_the_trace_there_is_neither_a_file_nor_a_layer(tmp_path: P
         await bridge.http.post(CHAT, json=_asking("hi"))
         (worker,) = bridge.gateway.pool.workers
         assert worker.connection._write == worker.process.write
-        assert worker.process._child.stdout.take == worker.connection.receive
+        assert worker.process._stdout.take == worker.connection.receive
         assert not isinstance(bridge.gateway.app, TraceHttp)
         assert "trace_lines" not in (await bridge.http.get("/metrics")).text
     assert not (tmp_path / "trace").exists()

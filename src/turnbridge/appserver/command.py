@@ -18,10 +18,12 @@ class Outcome:
     last_words: str
 
 
-async def spawn(command: Sequence[str], *, home: Path, cwd: Path) -> AppServerProcess:
+async def spawn(
+    command: Sequence[str], *, home: Path, cwd: Path, exit_grace_s: float | None = None
+) -> AppServerProcess:
     """Start Codex; raises `BackendUnavailable` if there is no such program."""
     try:
-        return await AppServerProcess.start(command, home=home, cwd=cwd)
+        return await AppServerProcess.start(command, home=home, cwd=cwd, exit_grace_s=exit_grace_s)
     except OSError as error:
         raise BackendUnavailable(f"Codex could not be started: {error}") from error
 

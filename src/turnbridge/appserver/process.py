@@ -56,73 +56,140 @@ class _Output(asyncio.Protocol):
         self._ended()
 
 
-class _Child:
-    """The operating system's side of a child: what it brings, and its end, which comes once."""
+class AppServerProcess:
+    """A running app-server. `exited` resolves when the process is gone and its pipes are drained."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", lifeline: int) -> None:
+    def __init__(self, popen: "subprocess.Popen[bytes]", lifeline: int, *, exit_grace_s: float | None) -> None:
+        self._popen = popen
         self._lifeline: int | None = lifeline
+        self._exit_grace_s = exit_grace_s or EXIT_GRACE_S
         self._loop = asyncio.get_running_loop()
-        self._open_outputs = 2
         self._transports: list[asyncio.BaseTransport] = []
-        self.popen = popen
-        self.early: list[bytes] = []
-        self.stdout = _Output(self.early.append, self._output_ended)
-        self.stderr: deque[bytes] = deque(maxlen=KEPT_STDERR_CHUNKS)
+        self._stdin: asyncio.WriteTransport
+        self._early: list[bytes] = []
+        self._stdout = _Output(self._early.append, self._output_ended)
+        self._complaints: deque[bytes] = deque(maxlen=KEPT_STDERR_CHUNKS)
+        self._stderr = _Output(self._complaints.append, self._output_ended)
+        self._open_outputs = 2
         self.exited: asyncio.Future[None] = self._loop.create_future()
 
-    async def connect(self) -> asyncio.WriteTransport:
-        """Listen to the child, and return its stdin."""
+    @classmethod
+    async def start(
+        cls, command: Sequence[str], *, home: Path, cwd: Path, exit_grace_s: float | None = None
+    ) -> "AppServerProcess":
+        """Start the child in its own home and working directory."""
+        # The shell would report it too late, and in its own words.
+        if shutil.which(command[0]) is None:
+            raise FileNotFoundError(f"there is no program {command[0]}")
+        environment = {key: value for key, value in os.environ.items() if key not in WITHHELD_VARIABLES}
+        popen, lifeline = _started(command, {**environment, "CODEX_HOME": str(home)}, cwd)
+        process = cls(popen, lifeline, exit_grace_s=exit_grace_s)
+        # Undisturbed: one that is half connected could neither be heard nor waited for.
+        connecting = asyncio.ensure_future(process._connect())
         try:
-            threading.Thread(target=self._wait, name=f"codex-{self.popen.pid}", daemon=True).start()
+            await asyncio.shield(connecting)
+        except BaseException:
+            process._let_go()
+            await asyncio.wait((connecting, process.exited))
+            raise
+        return process
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._popen.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """Return how the child ended: negative for a signal, None while it runs."""
+        return self._popen.returncode
+
+    def receive_by(self, receive: Callable[[bytes], None]) -> None:
+        """Pass the child's stdout on, from its first byte."""
+        self._stdout.take = receive
+        for data in self._early:
+            receive(data)
+
+    def write(self, data: bytes) -> None:
+        """Write to the child's stdin; data for a child that is gone is dropped, its readers know already."""
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def last_words(self) -> str:
+        """Return the exit status and the end of stderr, for the log and for an operator."""
+        words = b"".join(self._complaints).decode(errors="replace")
+        plain = TERMINAL_CODES.sub("", words).strip()[-KEPT_STDERR_CHARS:]
+        return f"exit status {self.exit_status}" + (f": {plain}" if plain else "")
+
+    def kill(self) -> None:
+        """End a child that no longer listens; one that is gone already is left in peace."""
+        self._popen.kill()
+
+    async def stop(self) -> None:
+        """End the child: close its stdin, then SIGTERM, then SIGKILL, each within its bound."""
+        self._stdin.close()
+        for grace_s, harder in (
+            (self._exit_grace_s, self._popen.terminate),
+            (TERMINATE_GRACE_S, self._popen.kill),
+        ):
+            gone, _ = await asyncio.wait([self.exited], timeout=grace_s)
+            if gone:
+                return
+            # Nothing happens if it is gone already, and only its pipes are held open, by a child of its own.
+            harder()
+        await asyncio.shield(self.exited)
+
+    async def _connect(self) -> None:
+        """Listen to the child, and open its stdin."""
+        try:
+            threading.Thread(target=self._wait, name=f"codex-{self.pid}", daemon=True).start()
         except RuntimeError as error:
             # The system has no thread left. Nobody would notice the child's end, so that comes now: the guard kills it.
-            with self.popen:
-                self.end()
+            with self._popen:
+                self._end()
             raise OSError(str(error)) from error
-        stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, self.popen.stdin)
-        self._transports.append(stdin)
-        stderr = _Output(self.stderr.append, self._output_ended)
-        said, _ = await self._loop.connect_read_pipe(lambda: self.stdout, self.popen.stdout)
-        self._transports.append(said)
-        complained, _ = await self._loop.connect_read_pipe(lambda: stderr, self.popen.stderr)
-        self._transports.append(complained)
-        return stdin
+        self._stdin, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, self._popen.stdin)
+        self._transports.append(self._stdin)
+        stdout, _ = await self._loop.connect_read_pipe(lambda: self._stdout, self._popen.stdout)
+        self._transports.append(stdout)
+        stderr, _ = await self._loop.connect_read_pipe(lambda: self._stderr, self._popen.stderr)
+        self._transports.append(stderr)
 
-    def let_go(self) -> None:
+    def _let_go(self) -> None:
         """Close the lifeline: the guard then kills what is left of the child's group, and itself."""
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
 
-    def end(self) -> None:
+    def _wait(self) -> None:
+        """Wait for the child's end: in a thread, which is all that every system has for it."""
+        self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # The loop is closed, and nobody cares any more.
+            self._loop.call_soon_threadsafe(self._process_exited)
+
+    def _process_exited(self) -> None:
+        # Whatever the child has started holds its pipes open, so that their end would never be seen.
+        self._let_go()
+        if self._open_outputs:
+            self._loop.call_later(DRAIN_S, self._end)
+        else:
+            self._end()
+
+    def _output_ended(self) -> None:
+        self._open_outputs -= 1
+        if not self._open_outputs and self.exit_status is not None:
+            self._end()
+
+    def _end(self) -> None:
         """Take note that nothing more will come."""
-        self.let_go()
+        self._let_go()
         for transport in self._transports:
             transport.close()
         if not self.exited.done():
             self.exited.set_result(None)
             # What has lost its parent goes to process 1. In a container that may be the gateway.
             if os.getpid() == 1:
-                self._loop.call_later(REAP_S, _reap_group, self.popen.pid)
-
-    def _wait(self) -> None:
-        """Wait for the child's end: in a thread, which is all that every system has for it."""
-        self.popen.wait()
-        with contextlib.suppress(RuntimeError):  # The loop is closed, and nobody cares any more.
-            self._loop.call_soon_threadsafe(self._process_exited)
-
-    def _process_exited(self) -> None:
-        # Whatever the child has started holds its pipes open, so that their end would never be seen.
-        self.let_go()
-        if self._open_outputs:
-            self._loop.call_later(DRAIN_S, self.end)
-        else:
-            self.end()
-
-    def _output_ended(self) -> None:
-        self._open_outputs -= 1
-        if not self._open_outputs and self.popen.returncode is not None:
-            self.end()
+                self._loop.call_later(REAP_S, _reap_group, self.pid)
 
 
 def _started(command: Sequence[str], environment: dict[str, str], cwd: Path) -> tuple["subprocess.Popen[bytes]", int]:
@@ -151,86 +218,6 @@ def _started(command: Sequence[str], environment: dict[str, str], cwd: Path) -> 
     finally:
         os.close(watched)
     return popen, lifeline
-
-
-class AppServerProcess:
-    """A running app-server. `exited` resolves when the process is gone and its pipes are drained."""
-
-    def __init__(self, child: _Child, stdin: asyncio.WriteTransport) -> None:
-        self._child = child
-        self._stdin = stdin
-        self.exit_grace_s: float | None = None
-        """How long it may take to leave of itself, if somebody has a say in that."""
-
-    @classmethod
-    async def start(cls, command: Sequence[str], *, home: Path, cwd: Path) -> "AppServerProcess":
-        """Start the child in its own home and working directory."""
-        # The shell would report it too late, and in its own words.
-        if shutil.which(command[0]) is None:
-            raise FileNotFoundError(f"there is no program {command[0]}")
-        environment = {key: value for key, value in os.environ.items() if key not in WITHHELD_VARIABLES}
-        popen, lifeline = _started(command, {**environment, "CODEX_HOME": str(home)}, cwd)
-        child = _Child(popen, lifeline)
-        # Undisturbed: one that is half connected could neither be heard nor waited for.
-        connecting = asyncio.ensure_future(child.connect())
-        try:
-            return cls(child, await asyncio.shield(connecting))
-        except BaseException:
-            child.let_go()
-            await asyncio.wait((connecting, child.exited))
-            raise
-
-    @property
-    def pid(self) -> int:
-        """Return the process id."""
-        return self._child.popen.pid
-
-    @property
-    def exited(self) -> asyncio.Future[None]:
-        """Return a future that resolves when the process is gone."""
-        return self._child.exited
-
-    def receive_by(self, receive: Callable[[bytes], None]) -> None:
-        """Pass the child's stdout on, from its first byte."""
-        self._child.stdout.take = receive
-        for data in self._child.early:
-            receive(data)
-
-    def write(self, data: bytes) -> None:
-        """Write to the child's stdin; data for a child that is gone is dropped, its readers know already."""
-        if not self._stdin.is_closing():
-            self._stdin.write(data)
-
-    @property
-    def exit_status(self) -> int | None:
-        """Return how the child ended: negative for a signal, None while it runs."""
-        return self._child.popen.returncode
-
-    def last_words(self) -> str:
-        """Return the exit status and the end of stderr, for the log and for an operator."""
-        words = b"".join(self._child.stderr).decode(errors="replace")
-        plain = TERMINAL_CODES.sub("", words).strip()[-KEPT_STDERR_CHARS:]
-        return f"exit status {self.exit_status}" + (f": {plain}" if plain else "")
-
-    def kill(self) -> None:
-        """End a child that no longer listens; one that is gone already is left in peace."""
-        self._child.popen.kill()
-
-    async def stop(self) -> None:
-        """End the child: close its stdin, then SIGTERM, then SIGKILL, each within its bound."""
-        self._stdin.close()
-        grace_s = self.exit_grace_s or EXIT_GRACE_S
-        popen = self._child.popen
-        for grace, harder in ((grace_s, popen.terminate), (TERMINATE_GRACE_S, popen.kill)):
-            if await self._gone_within(grace):
-                return
-            # Nothing happens if it is gone already, and only its pipes are held open, by a child of its own.
-            harder()
-        await asyncio.shield(self._child.exited)
-
-    async def _gone_within(self, seconds: float) -> bool:
-        done, _ = await asyncio.wait([self._child.exited], timeout=seconds)
-        return bool(done)
 
 
 def _reap_group(group: int) -> None:

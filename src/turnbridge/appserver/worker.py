@@ -149,8 +149,7 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
         bar_skills(spec.home)
     command = [*spec.command("app-server"), *_catalog_flags(spec, catalog)]
 
-    process = await spawn(command, home=spec.home, cwd=spec.workdir)
-    process.exit_grace_s = spec.exit_grace_s
+    process = await spawn(command, home=spec.home, cwd=spec.workdir, exit_grace_s=spec.exit_grace_s)
     try:
         connection = _connect(spec, binary, process, None if tap is None else tap(process.pid))
         async with asyncio.timeout(spec.startup_timeout_s or HANDSHAKE_TIMEOUT_S):
