@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeAlias, cast
+from typing import cast
 
 import msgspec
 import structlog
@@ -13,6 +13,7 @@ import structlog
 from turnbridge.appserver.connection import CallRefused, Note, understood
 from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker, fidelity_of
+from turnbridge.engine.ports import Batches
 from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
 from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part
@@ -24,8 +25,6 @@ from turnbridge.wire.codex.older import Told
 from turnbridge.wire.codex.tools import ToolNames
 
 log = structlog.get_logger(__name__)
-
-Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 
 # How long the rest of a model's calls may take, once Codex has begun to ask for the first. It is no harm if the rest
 # comes later all the same: it is then passed on as calls of its own.
