@@ -307,15 +307,18 @@ async def test_turns_that_wait_for_a_client_keep_a_replaced_app_server_for_a_whi
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "RETIREMENT_LOOK_S", 0.01)
-    monkeypatch.setattr(pool_module, "PARKED_GRACE_S", 0.5)
+    later, now = [0.0], pool_module._now
+    monkeypatch.setattr(pool_module, "_now", lambda: now() + later[0])
     async with running(starter, bounds=Bounds(threads=1)) as pool:
         first = await pool.worker()
         first.parked = 1
         await starter.has_started(2)
         pool.note_thread(first)
         await until(lambda: pool.workers == [starter.workers[1]])
+        # Time enough for many looks.
         await asyncio.sleep(0.2)
         assert alive(first)
+        later[0] = pool_module.PARKED_GRACE_S
         await asyncio.shield(first.process.exited)
 
 

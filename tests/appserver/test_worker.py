@@ -164,7 +164,7 @@ def is_gone(spec: CodexSpec) -> bool:
 async def test_an_app_server_that_never_answers_is_given_up_and_ended(
     spec: CodexSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "HANDSHAKE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(worker_module, "HANDSHAKE_TIMEOUT_S", 1.0)
     with pytest.raises(BackendUnavailable, match="handshake"):
         await start_worker(pretending(spec, app_server=NOTES_ITS_PID))
     assert is_gone(spec)
@@ -186,7 +186,8 @@ async def test_a_listener_that_cannot_be_made_leaves_no_process(spec: CodexSpec)
 async def test_an_accounts_catalogue_that_does_not_come_is_replaced_by_the_bundled_one(
     spec: CodexSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "CATALOG_TIMEOUT_S", 0.5)
+    # The bundled one has to come within it.
+    monkeypatch.setattr(worker_module, "CATALOG_TIMEOUT_S", 4.0)
     debug = f'[ "$3" = --bundled ] || {{ {NOTES_ITS_PID}; }}; exec {REAL} "$@"'
     worker = await start_worker(pretending(spec, debug=debug, app_server=f'exec {REAL} "$@"'))
     await worker.process.stop()
@@ -206,7 +207,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
 
     monkeypatch.setattr(AppServerProcess, "receive_by", overheard)
     starting = asyncio.ensure_future(start_worker(pretending(spec, **{command: NOTES_ITS_PID})))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         await noted.wait()
     starting.cancel()
     await asyncio.wait([starting])

@@ -382,7 +382,7 @@ async def test_a_turn_that_takes_too_long_fails_and_is_given_up(patience: Patien
 async def test_a_model_that_speaks_is_not_silent(request_: TurnRequest) -> None:
     """Also while its words are held back to be checked."""
     turn = saying("{", '"a"', ": ", "1", "0", "}")
-    backend = ScriptedBackend([turn], pace_s=0.05)
-    async with aclosing(runner_on(backend, patience=Patience(silence_s=0.2, whole_s=60)).run(request_)) as batches:
+    backend = ScriptedBackend([turn], pace_s=0.15)
+    async with aclosing(runner_on(backend, patience=Patience(silence_s=1, whole_s=60)).run(request_)) as batches:
         events = [event async for batch in batches for event in batch]
     assert events[-1] == TurnCompleted(USAGE)
