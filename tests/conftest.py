@@ -1,14 +1,29 @@
 """What every test shares."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from turnbridge.appserver import pool
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+START_PATIENCE_S = 25.0
+"""How long a test waits for a Codex that starts: longer than clients do, since the machine may be busy with others."""
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Return the event loop that the gateway runs on."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience_with_starts() -> Iterator[None]:
+    """Let no request of a test be refused only because Codex takes its time to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "START_PATIENCE_S", START_PATIENCE_S)
+        yield
