@@ -103,7 +103,8 @@ async def test_a_client_that_leaves_between_two_pieces_of_a_chat_interrupts_ever
 async def test_a_client_that_has_waited_long_enough_interrupts_its_turn(bridge: Bridge) -> None:
     before = bridge.model.dropped
     bridge.script(begun())
-    hasty = bridge.client.with_options(timeout=1)
+    # Long enough for the model to be asked.
+    hasty = bridge.client.with_options(timeout=3)
     with pytest.raises(openai.APITimeoutError):
         await hasty.responses.create(model=MODEL, input="hi")
     await all_dropped(bridge, before)

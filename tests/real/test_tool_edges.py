@@ -340,7 +340,7 @@ async def test_a_turn_whose_codex_is_killed_before_any_output_begins_again(morta
 async def test_a_client_that_never_comes_back_has_its_turn_interrupted_and_may_still_come_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_bridge(tmp_path, PROXY_PARKED_TURN_TTL_S=0.1) as bridge:
+    async with running_bridge(tmp_path, PROXY_PARKED_TURN_TTL_S=2) as bridge:
         connection = bridge.gateway.pool.workers[0].connection
         told: asyncio.Queue[str] = asyncio.Queue()
         cast = connection.cast
