@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-PATIENCE_S = 10.0
+PATIENCE_S = 20.0
 """Whoever waits so long has found a defect; less than a test's own limit, so that the failure names its place."""
 
 LOOK_AGAIN_S = 0.01

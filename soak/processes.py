@@ -4,10 +4,12 @@ import resource
 from pathlib import Path
 
 PROC = Path("/proc")
+STARTED = 19
+"""Where the time of its start stands in the status of a process, after its name."""
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes that descend from `pid`, those that have ended and were not reaped included."""
+    """Return the processes that descend from `pid`, the oldest first; those that wait to be reaped too."""
     children: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit() and (parent := _parent(entry)) is not None:
@@ -18,7 +20,7 @@ def descendants(pid: int) -> list[int]:
         below = children.get(waiting.pop(), [])
         found += below
         waiting += below
-    return sorted(found)
+    return sorted(found, key=_age)
 
 
 def app_servers(pid: int) -> list[int]:
@@ -35,9 +37,10 @@ def command(pid: int) -> str:
 
 
 def with_variable(name: str, value: str) -> list[int]:
-    """Return the processes that run with this in their environment: a mark that outlives their parents."""
+    """Return the processes that run with this in their environment, the oldest first: a mark that outlives parents."""
     wanted = f"{name}={value}".encode()
-    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and wanted in _environment(entry)]
+    found = (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit() and wanted in _environment(entry))
+    return sorted(found, key=_age)
 
 
 def resident_mb(pid: int) -> float:
@@ -78,6 +81,12 @@ def _environment(entry: Path) -> list[bytes]:
 def _parent(entry: Path) -> int | None:
     fields = _status(entry)
     return int(fields[1]) if fields else None
+
+
+def _age(pid: int) -> tuple[int, int]:
+    """Return what is less for an older process: the numbers begin anew when the system has given the last one."""
+    fields = _status(PROC / str(pid))
+    return int(fields[STARTED]) if fields else 0, pid
 
 
 def _status(entry: Path) -> list[str]:

@@ -11,23 +11,21 @@ from soak.processes import descendants, is_stopped
 from soak.stand_in import stand_in
 from tests.faults import bad_codex
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.appserver import connection, pool, worker
+from turnbridge.appserver import connection, pool
 from turnbridge.wire.codex import jsonrpc
 
 
 @pytest.fixture(scope="module", autouse=True)
 def impatient() -> Iterator[None]:
-    """Let the pool notice in a second what it otherwise notices in twenty."""
+    """Let the pool notice in two seconds what it otherwise notices in twenty."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "FIRST_BACKOFF_S", 0.02)
         patch.setattr(pool, "LONGEST_BACKOFF_S", 0.1)
         patch.setattr(pool, "WATCH_INTERVAL_S", 0.2)
-        patch.setattr(pool, "PROBE_TIMEOUT_S", 1.0)
-        patch.setattr(pool, "START_PATIENCE_S", 5.0)
-        patch.setattr(worker, "HANDSHAKE_TIMEOUT_S", 1.0)
+        patch.setattr(pool, "PROBE_TIMEOUT_S", 2.0)
         # More than the lines that must be borne with.
         patch.setattr(jsonrpc, "LONGEST_LINE_BYTES", bad_codex.HUGE + bad_codex.ENDLESS_PIECE)
-        patch.setattr(connection, "CALL_TIMEOUT_S", 2.0)
+        patch.setattr(connection, "CALL_TIMEOUT_S", 4.0)
         yield
 
 

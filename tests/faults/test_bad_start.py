@@ -12,7 +12,7 @@ from soak.asking import RESPONSES, Ending, ask, client
 from soak.patience import PATIENCE_S, until
 from tests.faults.leftovers import is_whole, nothing_left
 from tests.support.gateway import API_KEY, Bridge, listening, running_bridge, settings_for_tests
-from turnbridge.appserver import pool
+from turnbridge.appserver import pool, worker
 from turnbridge.bootstrap import running_gateway
 from turnbridge.turn.items import JsonObject
 
@@ -43,6 +43,7 @@ async def test_a_start_that_fails_is_told_and_made_good_as_soon_as_it_can_be(
 ) -> None:
     monkeypatch.setenv("BAD_CODEX_START", fault)
     monkeypatch.setattr(pool, "START_PATIENCE_S", 0.05)
+    monkeypatch.setattr(worker, "HANDSHAKE_TIMEOUT_S", 1.0)
     settings = settings_for_tests(tmp_path, CODEX_BIN=bad_binary)
     async with (
         running_gateway(settings, api_key=API_KEY, provider="http://127.0.0.1:9/v1") as gateway,
@@ -121,4 +122,4 @@ async def test_a_reserve_that_hangs_is_noticed_before_it_is_needed(bad: Bridge) 
         reserve = bad.gateway.pool._reserve
         assert reserve is not None
         os.kill(reserve.process.pid, signal.SIGSTOP)
-        await until(lambda: bad.gateway.pool._reserve is not reserve, within_s=5)
+        await until(lambda: bad.gateway.pool._reserve is not reserve)

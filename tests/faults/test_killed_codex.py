@@ -13,6 +13,7 @@ from soak.asking import CHAT, RESPONSES, Answer, Call, Ending, ask, client
 from soak.patience import until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
+from turnbridge.appserver import pool
 from turnbridge.appserver.worker import Worker
 from turnbridge.demo.replies import Reply, Wait, answer, function_call, message
 from turnbridge.turn.items import JsonObject
@@ -21,8 +22,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 WELL = Ending(status=200, text="Well.")
 DIED_LATER = Ending(status=200, text="Begun", code="backend_unavailable")
-AT_ONCE_S = 1.0
-"""How soon a client hears of a death; it takes a few milliseconds."""
+AT_ONCE_S = 5.0
+"""How soon a client hears of a death; it takes a few milliseconds, and on a busy machine much longer."""
 
 BOTH_SIGNALS = pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 BOTH_APIS = pytest.mark.parametrize("path", [CHAT, RESPONSES], ids=["chat", "responses"])
@@ -111,7 +112,11 @@ async def test_a_turn_without_output_is_run_again_unseen(
 
 
 @BOTH_APIS
-async def test_a_stream_that_has_begun_hears_of_the_death_once_and_at_once(real: Bridge, path: str) -> None:
+async def test_a_stream_that_has_begun_hears_of_the_death_once_and_at_once(
+    real: Bridge, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The death itself is to be noticed, not that nobody answers.
+    monkeypatch.setattr(pool, "PROBE_TIMEOUT_S", 10 * AT_ONCE_S)
     async with nothing_left(real), an_undisturbed_turn(real):
         beside = the_other(real)
         script(real, hurt=[begun()])

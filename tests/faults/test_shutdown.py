@@ -17,14 +17,15 @@ from soak.asking import CHAT, RESPONSES, Answer, Ending, ask
 from soak.gateway import GatewayProcess, gateway_process
 from soak.patience import until
 from soak.processes import descriptors
+from tests.support.gateway import HOLD_MS
 from turnbridge.demo.replies import Reply, Wait, answer, custom_tool_call, function_call, message
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-AT_ONCE_S = 3.0
-"""How long an end may take that waits for nobody: Codex itself gets two seconds of it."""
+AT_ONCE_S = 15.0
+"""How long an end may take that waits for nobody, on a busy machine; Codex itself gets two seconds of it."""
 
 REFUSED = Ending(status=503, code="shutting_down")
 LOOK: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
@@ -60,11 +61,13 @@ class Model(ScriptedModel):
 
 @contextlib.asynccontextmanager
 async def running(directory: Path, **settings: object) -> AsyncIterator[tuple[GatewayProcess, Model]]:
+    chosen = {"WORKER_COUNT": 1, "PROXY_STREAM_HOLD_MS": HOLD_MS, **settings}
     async with Model() as model:
-        async with gateway_process(directory, model.base_url, {"WORKER_COUNT": 1, **settings}) as gateway:
+        async with gateway_process(directory, model.base_url, chosen) as gateway:
             await gateway.ready()
             yield gateway, model
-        assert gateway.survivors() == []
+        # The guard of a Codex is the last to go, and nobody waits for it.
+        await until(lambda: gateway.survivors() == [])
 
 
 async def ended(gateway: GatewayProcess, *, within_s: float) -> int:
@@ -166,7 +169,7 @@ async def test_no_codex_survives_a_gateway_that_is_killed(tmp_path: Path, stage:
             await until(lambda: model.active == 1)
         assert gateway.survivors()
         gateway.send(signal.SIGKILL)
-        await until(lambda: gateway.survivors() == [], within_s=5)
+        await until(lambda: gateway.survivors() == [])
         with contextlib.suppress(httpx2.HTTPError):
             await turn
 
@@ -175,7 +178,7 @@ async def test_no_codex_survives_a_gateway_that_is_killed_as_it_starts(tmp_path:
     async with Model() as model, gateway_process(tmp_path, model.base_url, {"WORKER_COUNT": 2}) as gateway:
         await until(lambda: gateway.survivors() != [])
         gateway.send(signal.SIGKILL)
-        await until(lambda: gateway.survivors() == [], within_s=5)
+        await until(lambda: gateway.survivors() == [])
 
 
 async def test_a_codex_that_hangs_as_it_is_replaced_does_not_survive_the_gateway(
@@ -185,19 +188,19 @@ async def test_a_codex_that_hangs_as_it_is_replaced_does_not_survive_the_gateway
     asked: JsonObject = {**body(RESPONSES, "hi", stream=True), "instructions": json.dumps({"gate": "/nowhere"})}
     async with gateway_process(tmp_path, "http://127.0.0.1:9/v1", settings) as gateway:
         await gateway.ready()
-        await until(lambda: len(gateway.app_servers()) == 2)
+        await until(lambda: gateway.log().count("codex_ready") == 2)
         hung, _ = gateway.app_servers()
         async with gateway.client() as http, http.stream("POST", RESPONSES, json=asked):
-            # One more is started when it is replaced.
-            await until(lambda: len(gateway.app_servers()) == 3)
+            # One more is started when it is replaced; then nothing else opens or closes anything.
+            await until(lambda: gateway.log().count("codex_ready") == 3)
             os.kill(hung, signal.SIGSTOP)
             held = descriptors(gateway.pid)
         # The connection is closed, and then the pipe to the app-server: its end has begun.
         await until(lambda: descriptors(gateway.pid) <= held - 2)
         gateway.send(signal.SIGTERM)
-        await ended(gateway, within_s=AT_ONCE_S + AT_ONCE_S)
+        await ended(gateway, within_s=AT_ONCE_S)
     try:
-        assert gateway.survivors() == []
+        await until(lambda: gateway.survivors() == [])
     finally:
         for pid in gateway.survivors():
             os.kill(pid, signal.SIGKILL)

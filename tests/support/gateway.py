@@ -20,6 +20,8 @@ from turnbridge.web.serving import HttpServer
 API_KEY = "sk-test-0123456789abcdef"
 # Longer than anything here takes, shorter than the patience of a test.
 TIMEOUT_S = 30
+# Longer than the first output takes on a busy machine, so that what fails before it has its status there too.
+HOLD_MS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,15 @@ class Bridge:
 
 def settings_for_tests(data_dir: Path, **chosen: object) -> Settings:
     """Return settings that touch nothing of the user's; threads are not kept, so that no test meets another's."""
-    usual = {"PROXY_DATA_DIR": data_dir, "CODEX_HOME": data_dir / "user-codex", "WORKER_COUNT": 1}
-    return load_settings(**{**usual, "PROXY_WARM_THREADS_MAX": 0, "PROXY_VALIDATE_RPC": True, **chosen})
+    usual = {
+        "PROXY_DATA_DIR": data_dir,
+        "CODEX_HOME": data_dir / "user-codex",
+        "WORKER_COUNT": 1,
+        "PROXY_STREAM_HOLD_MS": HOLD_MS,
+        "PROXY_WARM_THREADS_MAX": 0,
+        "PROXY_VALIDATE_RPC": True,
+    }
+    return load_settings(**{**usual, **chosen})
 
 
 @contextlib.asynccontextmanager
