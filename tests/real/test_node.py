@@ -30,14 +30,14 @@ def respond(request: JsonObject) -> Reply:
 
 
 @pytest.fixture(scope="module")
-async def results(bridge: Bridge) -> JsonObject:
+async def results(shared: Bridge) -> JsonObject:
     """Return what each scenario of the script reported."""
-    bridge.script()
-    bridge.model.respond = respond
-    before = bridge.model.dropped
-    reported = await run_script("client.mjs", bridge)
+    shared.script()
+    shared.model.respond = respond
+    before = shared.model.dropped
+    reported = await run_script("client.mjs", shared)
     # Both aborts have reached the model.
-    await bridge.model.until(lambda model: model.dropped == before + 2)
+    await shared.model.until(lambda model: model.dropped == before + 2)
     return reported
 
 

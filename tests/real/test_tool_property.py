@@ -80,7 +80,7 @@ def output_item(act: Act, call_id: str) -> OutputItem:
     stream=st.booleans(),
 )
 async def test_parked_and_replayed_conversations_are_the_same_from_both_ends(
-    bridge: Bridge, script: list[list[Act]], ending: Says, answers: list[str | list[str]], api: Api, stream: bool
+    shared: Bridge, script: list[list[Act]], ending: Says, answers: list[str | list[str]], api: Api, stream: bool
 ) -> None:
     numbers = itertools.count()
     acted: list[list[Act]] = [*script, [ending]]
@@ -93,7 +93,7 @@ async def test_parked_and_replayed_conversations_are_the_same_from_both_ends(
         )
         return {call_id: next(written) for call_id, _, _ in made}
 
-    await converse_both_ways(bridge, replies, api=api, stream=stream, answers=serve)
+    await converse_both_ways(shared, replies, api=api, stream=stream, answers=serve)
 
 
 def tool(schema: Json, name: str) -> JsonObject:
@@ -352,9 +352,9 @@ def lost_keyword(key: str, declared: JsonObject, received: JsonObject, told: Jso
 
 @settings(max_examples=5, deadline=None, phases=FOUND, suppress_health_check=list(HealthCheck))
 @given(declared=st.lists(parameters.filter(is_accepted), min_size=30, max_size=30))
-async def test_nothing_of_any_schema_is_lost(bridge: Bridge, declared: list[JsonObject]) -> None:
+async def test_nothing_of_any_schema_is_lost(shared: Bridge, declared: list[JsonObject]) -> None:
     tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(declared)]
-    for schema, received in zip(declared, await given_for(bridge, tools), strict=True):
+    for schema, received in zip(declared, await given_for(shared, tools), strict=True):
         _, _, whole = str(received["description"]).partition("The arguments conform to this JSON Schema: ")
         if whole:
             assert same(json.loads(whole), schema)
