@@ -1,11 +1,16 @@
 """What reaches the model through Codex 0.92.0, apart from what the client sent."""
 
+import asyncio
+
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import answer, message
+from turnbridge.demo.replies import Pause, Wait, answer, message
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE
 
 MODEL = "gpt-5.2"
+
+LATE = "late" * 25
+"""What a model still says to nobody."""
 
 # The patch tool is declared for models that know it, as this one does.
 BUILT_IN_TOOLS = [
@@ -53,6 +58,12 @@ def as_seen(request: JsonObject) -> tuple[list[str], list[Json], list[str]]:
         content,
         names[len(BUILT_IN_TOOLS) :],
     )
+
+
+def unhurried(text: str) -> list[str | Pause | Wait]:
+    """Return pieces that come one by one, and no end after them."""
+    pieces = [piece for letter in text for piece in (letter, Pause(seconds=0.01))]
+    return [*pieces, Wait(gate=asyncio.Event())]
 
 
 async def serve_another_turn(bridge: Bridge) -> None:

@@ -19,6 +19,7 @@ import pydantic
 import pytest
 
 from tests.codex_versions.installed import OLDEST, installed_codex
+from tests.codex_versions.seen import LATE, unhurried
 from tests.codex_versions.test_host import attempts
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge, running_bridge
@@ -30,7 +31,7 @@ from turnbridge.wire.tool_text.blocks import example_call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes."""
 
 CITY: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -271,14 +272,14 @@ async def test_a_failure_of_the_provider_is_told(codex: Codex, status: int, told
 async def test_a_client_that_leaves_ends_its_turn(codex: Codex) -> None:
     bridge, gate = codex.bridge, asyncio.Event()
     before = bridge.model.dropped
-    endless = message("begunlate", pieces=["begun", Wait(gate=gate), *"late", Wait(gate=asyncio.Event())])
+    endless = message(f"begun{LATE}", pieces=["begun", Wait(gate=gate), *unhurried(LATE)])
     bridge.script(answer(endless))
     stream = await bridge.client.responses.create(model=codex.model, input="hi", stream=True)
     async for event in stream:
         if event.type == "response.output_text.delta":
             break
     await stream.close()
-    # Some versions let go of a stream only when they next hear from it; another turn shows that the interrupt is there.
+    # Some versions let go of a stream only when they hear from it; another turn shows that the interrupt is there.
     bridge.model.respond = lambda _: answer(message("next"))
     assert (await bridge.client.responses.create(model=codex.model, input="hi")).output_text == "next"
     gate.set()

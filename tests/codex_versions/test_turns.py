@@ -8,12 +8,11 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputParam
 
-from tests.codex_versions.seen import BUILT_IN_TOOLS, MODEL, as_seen, image, serve_another_turn, text
+from tests.codex_versions.seen import BUILT_IN_TOOLS, LATE, MODEL, as_seen, image, serve_another_turn, text, unhurried
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge
 from turnbridge.demo.replies import (
     Hangup,
-    Pause,
     Reply,
     StreamReply,
     Wait,
@@ -28,11 +27,8 @@ from turnbridge.wire.flat_history import PREAMBLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes."""
-
-LATE = "late" * 25
-"""What a model still says to nobody."""
 
 
 async def test_one_message_reaches_the_model_as_it_is(old: Bridge) -> None:
@@ -176,20 +172,14 @@ async def test_a_failure_of_the_provider_is_told_as_what_it_is(
     assert (told.value.status_code, told.value.code) == (status, code)
 
 
-def _unhurried(text: str) -> list[str | Pause | Wait]:
-    """Return pieces that come one by one, and no end after them."""
-    pieces = [piece for letter in text for piece in (letter, Pause(seconds=0.01))]
-    return [*pieces, Wait(gate=asyncio.Event())]
-
-
 def silence(gate: asyncio.Event) -> StreamReply:
     """Return an answer that begins when it may."""
-    return answer(Wait(gate=gate), message(LATE, pieces=_unhurried(LATE)))
+    return answer(Wait(gate=gate), message(LATE, pieces=unhurried(LATE)))
 
 
 def begun(gate: asyncio.Event) -> StreamReply:
     """Return an answer that goes on when it may."""
-    return answer(message(f"begun{LATE}", pieces=["begun", Wait(gate=gate), *_unhurried(LATE)]))
+    return answer(message(f"begun{LATE}", pieces=["begun", Wait(gate=gate), *unhurried(LATE)]))
 
 
 @pytest.mark.parametrize("reply", [silence, begun])
