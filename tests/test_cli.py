@@ -224,8 +224,11 @@ def unread() -> Iterator[int]:
 
 @pytest.mark.parametrize("streams", ["<&- >&- 2>&-", "2>/dev/full", "2>&{unread}"], ids=["closed", "full", "unread"])
 async def test_it_serves_also_if_nobody_can_read_what_it_writes(tmp_path: Path, streams: str, unread: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    # Bound, so that nobody else gets it meanwhile; the gateway may listen on it, since this one does not.
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    port = held.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
         *("bash", "-c", f'exec "$@" {streams.format(unread=unread)}', "bash", sys.executable, "-m", "turnbridge"),
         *("serve", "--demo", "--port", str(port)),
@@ -244,6 +247,7 @@ async def test_it_serves_also_if_nobody_can_read_what_it_writes(tmp_path: Path, 
             process.terminate()
             await process.wait()
     finally:
+        held.close()
         await end_by_force(process, tmp_path)
 
 
@@ -294,6 +298,7 @@ async def test_the_second_start_is_quick_and_has_the_same_key(tmp_path: Path) ->
 
 async def test_a_key_that_the_user_chose_is_not_printed(tmp_path: Path) -> None:
     async with serving(tmp_path, PROXY_API_KEY="sk-my-own-secret") as gateway, httpx2.AsyncClient() as client:
+        await gateway.ready()
         headers = {"authorization": "Bearer sk-my-own-secret"}
         assert (await client.get(f"{gateway.url}/v1/models", headers=headers)).status_code == 200
         ended = await gateway.end(signal.SIGTERM)

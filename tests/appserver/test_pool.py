@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 READY = Readiness(ready=True, reason="")
 STARTING = Readiness(ready=False, reason="Codex is starting.")
 LOGIN_HELP = "Run `codex login`."
-PATIENCE_S = 10
+PATIENCE_S = 25
 """After this a test has failed."""
 
 

@@ -176,7 +176,7 @@ async def test_a_turn_that_nobody_comes_back_to_is_given_up_in_time() -> None:
 
     calls = OpenCalls(ttl_s=0.01)
     calls.park(ASKED, Leaving(ScriptedBackend([])), LEG)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(25):
         await given_up.wait()
     assert len(calls) == 0
 

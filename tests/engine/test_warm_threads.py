@@ -110,7 +110,7 @@ async def test_everything_large_counts(large: TurnRequest) -> None:
 async def test_a_thread_is_given_up_when_its_time_is_over() -> None:
     warm, thread = WarmThreads(WarmRules(most=9, ttl_s=0.01, most_characters=10_000)), Thread()
     warm.keep(Told(asked(user("a"))), (ANSWER,), thread)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(25):
         await thread.given_up.wait()
     assert len(warm) == 0
 

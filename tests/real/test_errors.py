@@ -39,7 +39,7 @@ ASK: dict[str, JsonObject] = {
     RESPONSES: {"model": MODEL, "input": "hi"},
 }
 
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes; less than the test's own limit, so that a failure names its place."""
 
 

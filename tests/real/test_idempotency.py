@@ -20,7 +20,7 @@ ASK: dict[str, JsonObject] = {
 }
 BOTH_APIS = pytest.mark.parametrize("path", [CHAT, RESPONSES])
 MARK = "x-turnbridge-idempotent"
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes; less than the test's own limit, so that a failure names its place."""
 
 

@@ -27,7 +27,7 @@ SILENCE = Pause(seconds=4 * INTERVAL_MS / 1000)
 CALM_MS = 1500
 """Longer than a model that speaks is not heard on a busy machine."""
 KEEPALIVE = ": keepalive"
-PATIENCE_S = 10
+PATIENCE_S = 25
 """After this a test has failed."""
 
 

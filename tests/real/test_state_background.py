@@ -22,7 +22,7 @@ from turnbridge.web.state import owner_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes; less than the test's own limit, so that a failure names its place."""
 
 WHOLE = [

@@ -34,7 +34,7 @@ STREAM_EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(
 )
 """The SDK's own types; with the discriminator, a complaint is about the one type that was meant."""
 
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes; less than the test's own limit, so that a failure names its place."""
 
 

@@ -20,7 +20,7 @@ HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "A colour, a
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 BOTH_APIS = pytest.mark.parametrize("path", [CHAT, RESPONSES])
 
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes; less than the test's own limit, so that a failure names its place."""
 
 

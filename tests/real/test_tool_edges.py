@@ -50,7 +50,7 @@ BOTH_APIS = pytest.mark.parametrize("api", ["chat", "responses"])
 ROME, OSLO = weather_call("Rome", "call_1"), weather_call("Oslo", "call_2")
 SUNNY = answer(message("Sunny."))
 
-PATIENCE_S = 10
+PATIENCE_S = 25
 """Far longer than anything here takes; less than the test's own limit, so that a failure names its place."""
 
 

@@ -69,7 +69,7 @@ def run() -> Run:
 
 
 async def collected(source: AsyncIterator[bytes]) -> bytes:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(25):
         return b"".join([piece async for piece in source])
 
 
@@ -203,7 +203,7 @@ class Counted:
     async def begin(self, runner: Runner, run: Run) -> Run:
         asked = TurnRequest(model="gpt-5.5", items=())
         started = await self.runs.start(runner, PAST, asked, run.encoder, contextlib.nullcontext(0.0))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(25):
             await self.keeping.wait()
         return started
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 MARK = "x-turnbridge-idempotent"
 BODY_LIMIT = 1000
-PATIENCE_S = 5
+PATIENCE_S = 25
 """Far longer than anything here takes."""
 
 
