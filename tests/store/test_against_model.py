@@ -243,6 +243,7 @@ def picked(names: dict[str, Answer] | dict[str, Talk], choice: int) -> str:
 
 
 @pytest.mark.parametrize(("database", "examples"), [("sqlite", 40), ("postgres", 12)])
+@pytest.mark.timeout(300)  # Some hundred steps, each of which is compared with all that is kept.
 def test_a_store_does_what_a_few_objects_would_do(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, examples: int
 ) -> None:
