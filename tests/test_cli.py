@@ -23,7 +23,7 @@ from turnbridge.commands.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-PATIENCE_S = 40
+PATIENCE_S = 90
 """After this a test has failed."""
 
 START_COST_S = 3

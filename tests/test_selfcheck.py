@@ -237,7 +237,7 @@ async def test_a_gateway_does_not_serve_with_a_codex_that_could_act(
         running_gateway(settings, api_key=API_KEY, provider=NOWHERE) as gateway,
         listening(gateway) as url,
         httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {API_KEY}"}) as http,
-        asyncio.timeout(30),
+        asyncio.timeout(90),
     ):
         while "exec_command" not in (ready := (await http.get("/readyz")).json())["reason"]:  # noqa: ASYNC110 - as probes do
             await asyncio.sleep(0.05)

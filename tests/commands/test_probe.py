@@ -13,7 +13,7 @@ from turnbridge.commands.probe import Seen, WireWatch
 from turnbridge.turn.items import JsonObject
 from turnbridge.wire.codex.rpc_check import RpcCheck
 
-TIMEOUT_S = 40
+TIMEOUT_S = 90
 
 SCHEMA: JsonObject = {
     "definitions": {

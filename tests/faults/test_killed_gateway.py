@@ -18,12 +18,13 @@ from turnbridge.demo.server import ScriptedModel
 from turnbridge.engine.records import History
 from turnbridge.store.open import open_store, store_url
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.background import LEASE_S, LOST
+from turnbridge.web.background import LOST
 from turnbridge.web.state import owner_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-PATIENCE_S = 20
+PATIENCE_S = 40
+HOUR_S = 3600
 ONE = {"WORKER_COUNT": 1}
 
 
@@ -46,12 +47,14 @@ async def test_a_response_in_the_background_has_failed_after_its_gateway_was_kil
             await model.until(lambda model: model.active == 1)
             gateway.send(signal.SIGKILL)
             await gateway.process.wait()
+        # However long the other one takes to start.
+        await set_lease(tmp_path / "data", begun["id"], time.time() + HOUR_S)
         model.respond = lambda _: answer(message("Well."))
         async with gateway_process(tmp_path, model.base_url, ONE) as gateway, gateway.client() as http:
             await gateway.ready()
             # Its gateway might still be there, for all that the other one knows.
             assert (await http.get(f"{RESPONSES}/{begun['id']}")).json()["status"] == "queued"
-            await end_lease(tmp_path / "data", begun["id"])
+            await set_lease(tmp_path / "data", begun["id"], time.time() - 1)
             failed = await ended(http, begun["id"])
             error: JsonObject = {"code": "server_error", "message": LOST}
             assert failed == {**begun, "status": "failed", "error": error}
@@ -59,13 +62,13 @@ async def test_a_response_in_the_background_has_failed_after_its_gateway_was_kil
             assert (await http.post(RESPONSES, json=after)).json()["status"] == "completed"
 
 
-async def end_lease(data_dir: Path, response_id: str) -> None:
-    """Let the time of a lease be over at once: it is what the other gateway waits for."""
+async def set_lease(data_dir: Path, response_id: str, until: float) -> None:
+    """Let the lease of the only response end then: it is what the other gateway waits for."""
     store = await open_store(store_url(data_dir))
     try:
-        (lost,) = await store.lost_responses(time.time() + LEASE_S)
+        (lost,) = await store.lost_responses(time.time() + 2 * HOUR_S)
         assert lost.id == response_id
-        await store.extend_leases([response_id], time.time() - 1)
+        await store.extend_leases([response_id], until)
     finally:
         await store.aclose()
 

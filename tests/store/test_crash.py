@@ -28,7 +28,7 @@ async def killed_writer(url: str, name: str, *, statement: int) -> list[str]:
         sys.executable, "-m", "tests.store.endless_writer", url, name, str(statement), stdout=subprocess.PIPE
     )
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         said = [await process.stdout.readline() for _ in range(0 if statement else random.randint(1, MOST))]
         if not statement:
             # As far into the next one as chance has it.

@@ -139,6 +139,6 @@ async def test_several_processes_open_an_empty_database_at_once(bare: str) -> No
     processes = [
         await asyncio.create_subprocess_exec(sys.executable, "-c", OPEN, bare, stderr=subprocess.PIPE) for _ in range(3)
     ]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         assert [(await process.communicate())[1] for process in processes] == [b""] * 3
     assert await rows(bare) == EMPTY

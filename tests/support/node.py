@@ -13,7 +13,7 @@ from turnbridge.turn.items import JsonObject
 
 FOLDER = Path(__file__).parents[1] / "node"
 # Longer than any of the scripts takes on a busy machine.
-PATIENCE_S = 50
+PATIENCE_S = 90
 
 
 async def run_script(name: str, bridge: Bridge) -> JsonObject:

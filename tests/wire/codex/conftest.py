@@ -10,7 +10,7 @@ from codex_cli_bin import bundled_codex_path
 
 from tests.wire.codex.protocol import Protocol
 
-PATIENCE_S = 30
+PATIENCE_S = 90
 """Longer than a cold start of the binary; all that is asked here takes a tenth of a second."""
 
 Codex: TypeAlias = Callable[..., str]
