@@ -13,7 +13,7 @@ PATIENCE_S = 25
 
 @pytest.fixture(scope="session")
 async def shared(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
-    """Return a gateway with default settings."""
+    """Return a gateway with the settings of tests."""
     del anyio_backend  # Named so that its scope is this one's.
     async with running_bridge(tmp_path_factory.mktemp("bridge")) as running:
         yield running
