@@ -23,10 +23,10 @@ START = (
         ),
     ),
     Requirement(
-        id="start.quick",
-        sentence="The second start is ready within 3 seconds, with the same key; it writes only to its data directory.",
+        id="start.again",
+        sentence="A second start has the same key, and examines Codex no more; it writes only to its data directory.",
         source=OURS,
-        tests=("tests/test_cli.py::test_the_second_start_is_quick_and_has_the_same_key",),
+        tests=("tests/test_cli.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",),
     ),
     Requirement(
         id="start.own-home",
@@ -153,7 +153,7 @@ INGRESS = (
         source=OURS,
         tests=(
             "tests/test_bootstrap.py::test_the_key_is_made_once_and_for_its_user_only",
-            "tests/test_cli.py::test_the_second_start_is_quick_and_has_the_same_key",
+            "tests/test_cli.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",
         ),
     ),
     Requirement(
