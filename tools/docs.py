@@ -4,12 +4,16 @@ A generated part stands between `<!-- generated: NAME -->` and `<!-- end: NAME -
 hand and stay untouched.
 """
 
+import ast
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import typer.core
 import typer.main
+from msgspec import structs
 
 from tests.compat.requirements import AREAS
 from turnbridge.appserver.home import KEPT_CONFIG_KEYS
@@ -36,9 +40,21 @@ def regenerated(text: str) -> str:
 
 def settings() -> str:
     """Return every setting with its default and what it is for."""
-    fields = Settings.model_fields.values()
-    rows = [(f"`{field.alias}`", _default(field.default), field.description or "") for field in fields]
+    described = _descriptions(Settings)
+    rows = [(f"`{one.encode_name}`", _default(one.default), described[one.name]) for one in structs.fields(Settings)]
     return _table(("name", "default", "what it is"), rows)
+
+
+def _descriptions(kind: type) -> dict[str, str]:
+    """Return the text that stands below each field of a class."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 def former_settings() -> str:

@@ -4,23 +4,17 @@ import difflib
 import importlib.util
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import limits
 import platformdirs
-from pydantic import Field, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from msgspec import Meta, Struct, field, structs
 
 from turnbridge.former_settings import MEANT_FOR_A_GATEWAY, advice_on
+from turnbridge.setting_values import converted
 
 # Whoever sets a variable with such a name means us; a typo in it must not pass unnoticed.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
@@ -33,340 +27,234 @@ POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 # More app-servers than this gain nothing for one plan, and each takes 130 MB.
 MOST_DEFAULT_WORKERS = 4
 
+PortNumber = Annotated[int, Meta(ge=0, le=65535)]
+Count = Annotated[int, Meta(ge=0)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
 
-class Settings(BaseSettings):
-    """The operator's choices. An empty variable is an unset one."""
 
-    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", case_sensitive=True, allow_inf_nan=False)
+class Settings(Struct, frozen=True, kw_only=True):
+    """The operator's choices; `docs/configuration.md` lists them with the texts below them."""
 
-    host: str = Field("127.0.0.1", alias="PROXY_HOST", description="Address to listen on.")
-    port: int = Field(11435, alias="PORT", ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    api_key: str | None = Field(
-        None,
-        alias="PROXY_API_KEY",
-        description="The key that clients send, or several with commas. Default: one made at the first start.",
+    host: str = field(default="127.0.0.1", name="PROXY_HOST")
+    """Address to listen on."""
+    port: PortNumber = field(default=11435, name="PORT")
+    """Port to listen on; 0 picks a free one."""
+    api_key: str | None = field(default=None, name="PROXY_API_KEY")
+    """The key that clients send, or several with commas. Default: one made at the first start."""
+    data_dir: Path = field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("turnbridge", appauthor=False)), name="PROXY_DATA_DIR"
     )
-    data_dir: Path = Field(
-        default_factory=lambda: Path(platformdirs.user_data_dir("turnbridge", appauthor=False)),
-        alias="PROXY_DATA_DIR",
-        description="Where the gateway keeps its key and its own Codex home. Default: the user's data directory.",
+    """Where the gateway keeps its key and its own Codex home. Default: the user's data directory."""
+    codex_bin: Path | None = field(default=None, name="CODEX_BIN")
+    """The `codex` program. Default: the one installed with Turnbridge."""
+    codex_home: Path = field(default_factory=lambda: Path.home() / ".codex", name="CODEX_HOME")
+    """The user's Codex home, for its login and models; nothing is written there. Default: `~/.codex`."""
+    codex_model: str | None = field(default=None, name="CODEX_MODEL")
+    """The default model. Default: the one in the user's Codex configuration."""
+    codex_force_provider: str | None = field(default=None, name="CODEX_FORCE_PROVIDER")
+    """The provider to use, of those in the Codex configuration. Default: the one chosen there."""
+    codex_workdir: Path | None = field(default=None, name="PROXY_CODEX_WORKDIR")
+    """Where Codex runs; it has no tool that looks around there. Default: an empty folder of its own."""
+    sandbox_mode: Literal["read-only", "workspace-write", "danger-full-access"] = field(
+        default="read-only", name="PROXY_SANDBOX_MODE"
     )
-    codex_bin: Path | None = Field(
-        None, alias="CODEX_BIN", description="The `codex` program. Default: the one installed with Turnbridge."
+    """The sandbox that Codex is told; it is given no tool that could use it."""
+    approval_policy: Literal["untrusted", "on-request", "never"] = field(default="never", name="PROXY_APPROVAL_POLICY")
+    """When Codex is told to ask for approval; whatever it asks for is declined."""
+    include_apply_patch_tool: bool = field(default=False, name="PROXY_INCLUDE_APPLY_PATCH_TOOL")
+    """Whether the v1 dialect asks for the patch tool; the gateway then refuses to serve with it."""
+    responses_skip_turn: bool = field(default=False, name="PROXY_RESPONSES_SKIP_TURN")
+    """Whether the v1 dialect sends `sendUserMessage` instead of `sendUserTurn`."""
+    model_aliases: dict[str, str] = field(default_factory=dict, name="PROXY_MODEL_ALIASES")
+    """Names of your own for models, as `gpt-4o=gpt-5.5,fast=gpt-5.5-low`, or a table in the TOML file."""
+    strict_params: bool = field(default=False, name="PROXY_STRICT_PARAMS")
+    """Refuse parameters that cannot be honoured, instead of naming them in `x-turnbridge-ignored`."""
+    ignore_client_system_prompt: bool = field(default=False, name="PROXY_IGNORE_CLIENT_SYSTEM_PROMPT")
+    """Leave the system and developer messages of chat clients out."""
+    responses_output_mode: Literal["openai-json", "obsidian-xml"] = field(
+        default="openai-json", name="PROXY_RESPONSES_OUTPUT_MODE"
     )
-    codex_home: Path = Field(
-        default_factory=lambda: Path.home() / ".codex",
-        alias="CODEX_HOME",
-        description="The user's Codex home, for its login and models; nothing is written there. Default: `~/.codex`.",
+    """How `/v1/responses` shows tool calls: `openai-json`, or `obsidian-xml` for `<use_tool>` blocks in the text.
+    The header `x-proxy-output-mode` chooses for one request, on both routes."""
+    responses_omit_tool_manifest: bool = field(default=False, name="PROXY_RESPONSES_OMIT_TOOL_MANIFEST")
+    """Do not declare the tools of `/v1/responses` clients: these describe them in their own text."""
+    stream_hold_ms: Count = field(default=3000, name="PROXY_STREAM_HOLD_MS")
+    """How long a stream's headers wait for output, so that an early failure is an HTTP status."""
+    sse_keepalive_ms: Count = field(default=15000, name="PROXY_SSE_KEEPALIVE_MS")
+    """After how much silence a stream shows a sign of life; 0 for never."""
+    timeout_ms: AtLeastOne = field(default=3_600_000, name="PROXY_TIMEOUT_MS")
+    """How long a turn may take as a whole."""
+    idle_timeout_ms: AtLeastOne = field(default=900_000, name="PROXY_IDLE_TIMEOUT_MS")
+    """How long the model may be silent within a turn."""
+    connect_timeout_ms: Count = field(default=10_000, name="PROXY_CONNECT_TIMEOUT_MS")
+    """How long Codex may go on failing to reach the provider; looked at when an attempt fails."""
+    max_turns: AtLeastOne = field(default=64, name="PROXY_MAX_TURNS")
+    """Turns that run at once; further requests wait."""
+    queue_max: Count = field(default=256, name="PROXY_QUEUE_MAX")
+    """Requests that wait at once; further ones get 429."""
+    queue_timeout_ms: AtLeastOne = field(default=60_000, name="PROXY_QUEUE_TIMEOUT_MS")
+    """How long a request waits before it gets 503."""
+    key_max_turns: AtLeastOne | None = field(default=None, name="PROXY_KEY_MAX_TURNS")
+    """Turns that each key may have at once, running or waiting; further requests get 429."""
+    rate_limit: str | None = field(default=None, name="PROXY_RATE_LIMIT")
+    """Requests that each key may make, as `60/minute` or `60/minute;1000/day`; further ones get 429."""
+    rate_limit_storage: str = field(default="memory", name="PROXY_RATE_LIMIT_STORAGE")
+    """Where they are counted: `memory`, or `redis://HOST:PORT/0` to share them (extra `redis`)."""
+    drain_s: Amount = field(default=30, name="PROXY_DRAIN_S")
+    """How long running turns may go on when the gateway is told to stop."""
+    worker_count: AtLeastOne = field(
+        default_factory=lambda: min(os.cpu_count() or 1, MOST_DEFAULT_WORKERS), name="WORKER_COUNT"
     )
-    codex_model: str | None = Field(
-        None, alias="CODEX_MODEL", description="The default model. Default: the one in the user's Codex configuration."
-    )
-    codex_force_provider: str | None = Field(
-        None,
-        alias="CODEX_FORCE_PROVIDER",
-        description="The provider to use, of those in the Codex configuration. Default: the one chosen there.",
-    )
-    codex_workdir: Path | None = Field(
-        None,
-        alias="PROXY_CODEX_WORKDIR",
-        description="Where Codex runs; it has no tool that looks around there. Default: an empty folder of its own.",
-    )
-    sandbox_mode: Literal["read-only", "workspace-write", "danger-full-access"] = Field(
-        "read-only",
-        alias="PROXY_SANDBOX_MODE",
-        description="The sandbox that Codex is told; it is given no tool that could use it.",
-    )
-    approval_policy: Literal["untrusted", "on-request", "never"] = Field(
-        "never",
-        alias="PROXY_APPROVAL_POLICY",
-        description="When Codex is told to ask for approval; whatever it asks for is declined.",
-    )
-    include_apply_patch_tool: bool = Field(
-        False,
-        alias="PROXY_INCLUDE_APPLY_PATCH_TOOL",
-        description="Whether the v1 dialect asks for the patch tool; the gateway then refuses to serve with it.",
-    )
-    responses_skip_turn: bool = Field(
-        False,
-        alias="PROXY_RESPONSES_SKIP_TURN",
-        description="Whether the v1 dialect sends `sendUserMessage` instead of `sendUserTurn`.",
-    )
-    model_aliases: Annotated[dict[str, str], NoDecode] = Field(
-        default_factory=dict,
-        alias="PROXY_MODEL_ALIASES",
-        description="Names of your own for models, as `gpt-4o=gpt-5.5,fast=gpt-5.5-low`, or a table in the TOML file.",
-    )
-    strict_params: bool = Field(
-        False,
-        alias="PROXY_STRICT_PARAMS",
-        description="Refuse parameters that cannot be honoured, instead of naming them in `x-turnbridge-ignored`.",
-    )
-    ignore_client_system_prompt: bool = Field(
-        False,
-        alias="PROXY_IGNORE_CLIENT_SYSTEM_PROMPT",
-        description="Leave the system and developer messages of chat clients out.",
-    )
-    responses_output_mode: Literal["openai-json", "obsidian-xml"] = Field(
-        "openai-json",
-        alias="PROXY_RESPONSES_OUTPUT_MODE",
-        description=(
-            "How `/v1/responses` shows tool calls: `openai-json`, or `obsidian-xml` for `<use_tool>` blocks in the "
-            "text. The header `x-proxy-output-mode` chooses for one request, on both routes."
-        ),
-    )
-    responses_omit_tool_manifest: bool = Field(
-        False,
-        alias="PROXY_RESPONSES_OMIT_TOOL_MANIFEST",
-        description="Do not declare the tools of `/v1/responses` clients: these describe them in their own text.",
-    )
-    stream_hold_ms: int = Field(
-        3000,
-        alias="PROXY_STREAM_HOLD_MS",
-        ge=0,
-        description="How long a stream's headers wait for output, so that an early failure is an HTTP status.",
-    )
-    sse_keepalive_ms: int = Field(
-        15000,
-        alias="PROXY_SSE_KEEPALIVE_MS",
-        ge=0,
-        description="After how much silence a stream shows a sign of life; 0 for never.",
-    )
-    timeout_ms: int = Field(
-        3_600_000, alias="PROXY_TIMEOUT_MS", gt=0, description="How long a turn may take as a whole."
-    )
-    idle_timeout_ms: int = Field(
-        900_000, alias="PROXY_IDLE_TIMEOUT_MS", gt=0, description="How long the model may be silent within a turn."
-    )
-    connect_timeout_ms: int = Field(
-        10_000,
-        alias="PROXY_CONNECT_TIMEOUT_MS",
-        ge=0,
-        description="How long Codex may go on failing to reach the provider; looked at when an attempt fails.",
-    )
-    max_turns: int = Field(
-        64, alias="PROXY_MAX_TURNS", ge=1, description="Turns that run at once; further requests wait."
-    )
-    queue_max: int = Field(
-        256, alias="PROXY_QUEUE_MAX", ge=0, description="Requests that wait at once; further ones get 429."
-    )
-    queue_timeout_ms: int = Field(
-        60_000, alias="PROXY_QUEUE_TIMEOUT_MS", gt=0, description="How long a request waits before it gets 503."
-    )
-    key_max_turns: int | None = Field(
-        None,
-        alias="PROXY_KEY_MAX_TURNS",
-        ge=1,
-        description="Turns that each key may have at once, running or waiting; further requests get 429.",
-    )
-    rate_limit: str | None = Field(
-        None,
-        alias="PROXY_RATE_LIMIT",
-        description="Requests that each key may make, as `60/minute` or `60/minute;1000/day`; further ones get 429.",
-    )
-    rate_limit_storage: str = Field(
-        "memory",
-        alias="PROXY_RATE_LIMIT_STORAGE",
-        description="Where they are counted: `memory`, or `redis://HOST:PORT/0` to share them (extra `redis`).",
-    )
-    drain_s: float = Field(
-        30,
-        alias="PROXY_DRAIN_S",
-        ge=0,
-        description="How long running turns may go on when the gateway is told to stop.",
-    )
-    worker_count: int = Field(
-        default_factory=lambda: min(os.cpu_count() or 1, MOST_DEFAULT_WORKERS),
-        alias="WORKER_COUNT",
-        ge=1,
-        description="App-server processes that take turns; one more is kept in reserve. Default: the cores, at most 4.",
-    )
-    worker_max_threads: int = Field(
-        500,
-        alias="WORKER_MAX_THREADS",
-        ge=1,
-        description="Threads after which an app-server is replaced: Codex keeps 1 to 2 MB of each in memory.",
-    )
-    worker_startup_timeout_ms: int | None = Field(
-        None,
-        alias="WORKER_STARTUP_TIMEOUT_MS",
-        gt=0,
-        description="How long an app-server may take for its handshake. Default: 15000.",
-    )
-    worker_request_timeout_ms: int | None = Field(
-        None,
-        alias="WORKER_REQUEST_TIMEOUT_MS",
-        gt=0,
-        description="How long it may take to answer one call; turns are not calls. Default: 30000.",
-    )
-    worker_shutdown_grace_ms: int | None = Field(
-        None, alias="WORKER_SHUTDOWN_GRACE_MS", gt=0, description="How long it may take to leave. Default: 2000."
-    )
-    worker_backoff_initial_ms: int | None = Field(
-        None,
-        alias="WORKER_BACKOFF_INITIAL_MS",
-        gt=0,
-        description="How long to wait before one that ended is started again; doubled each time. Default: 200.",
-    )
-    worker_backoff_max_ms: int | None = Field(
-        None, alias="WORKER_BACKOFF_MAX_MS", gt=0, description="The longest such wait. Default: 30000."
-    )
-    tool_mode: Literal["auto", "direct", "native"] = Field(
-        "auto",
-        alias="PROXY_TOOL_MODE",
-        description=(
-            "`direct`: every model calls functions one by one. `native`: models that Codex ships to call them from "
-            "scripts do so. `auto`: direct, and native for a model whose direct calls the provider refuses."
-        ),
-    )
-    parked_turn_ttl_s: float = Field(
-        900,
-        alias="PROXY_PARKED_TURN_TTL_S",
-        gt=0,
-        description="How long a turn waits in Codex for the outputs of its tool calls. Later ones are replayed.",
-    )
-    warm_threads_max: int = Field(
-        64, alias="PROXY_WARM_THREADS_MAX", ge=0, description="Threads kept for a client's next request; 0 for none."
-    )
-    warm_threads_ttl_s: float = Field(
-        1200, alias="PROXY_WARM_THREADS_TTL_S", gt=0, description="How long a thread is kept for a next request."
-    )
-    warm_threads_mb: int = Field(
-        64, alias="PROXY_WARM_THREADS_MB", ge=1, description="How much of kept threads is held for comparison, in MB."
-    )
-    database_url: str | None = Field(
-        None,
-        alias="PROXY_DATABASE_URL",
-        description="Where answers are kept: `postgresql://…` (extra `postgres`). Default: a file in the data dir.",
-    )
-    store_ttl_days: float = Field(
-        30, alias="PROXY_STORE_TTL_DAYS", ge=0, description="How long answers are kept; 0 keeps nothing at all."
-    )
-    store_max_mb: int = Field(
-        1024, alias="PROXY_STORE_MAX_MB", ge=1, description="How much of them is kept, in MB; the oldest make room."
-    )
-    max_body_mb: float = Field(16, alias="PROXY_MAX_BODY_MB", gt=0, description="Largest request body, in MB.")
-    cors_allowed_origins: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        alias="PROXY_CORS_ALLOWED_ORIGINS",
-        description="Web origins to allow besides loopback, Obsidian and Capacitor; separated by commas, `*` for any.",
-    )
-    metrics_token: str | None = Field(
-        None, alias="PROXY_METRICS_TOKEN", description="Lets `/metrics` be read from elsewhere, as a bearer token."
-    )
-    dialect: Literal["auto", "v2", "v2-early", "v1"] = Field(
-        "auto",
-        alias="PROXY_APP_SERVER_DIALECT",
-        description="The protocol to speak with Codex: `v2`, `v2-early` or `v1`. `auto`: the best that it knows.",
-    )
-    validate_rpc: bool = Field(
-        False,
-        alias="PROXY_VALIDATE_RPC",
-        description="Hold all that Codex is sent against the schema that the binary prints; for finding our defects.",
-    )
-    log_proto: bool = Field(
-        False,
-        alias="PROXY_LOG_PROTO",
-        description="Write all that goes over both wires to a file, without secrets ([wire trace](trace.md)).",
-    )
-    proto_log_path: Path | None = Field(
-        None,
-        alias="PROTO_LOG_PATH",
-        description="The file of the wire trace. Default: `trace/wire.ndjson` in `PROXY_DATA_DIR`.",
-    )
-    trace_body_limit: int = Field(
-        65536,
-        alias="PROXY_TRACE_BODY_LIMIT",
-        ge=0,
-        description="Most bytes of each body in the wire trace; 0 for all of it.",
-    )
-    log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
-        "info", alias="PROXY_LOG_LEVEL", description="`debug`, `info`, `warning`, `error` or `critical`."
-    )
+    """App-server processes that take turns; one more is kept in reserve. Default: the cores, at most 4."""
+    worker_max_threads: AtLeastOne = field(default=500, name="WORKER_MAX_THREADS")
+    """Threads after which an app-server is replaced: Codex keeps 1 to 2 MB of each in memory."""
+    worker_startup_timeout_ms: AtLeastOne | None = field(default=None, name="WORKER_STARTUP_TIMEOUT_MS")
+    """How long an app-server may take for its handshake. Default: 15000."""
+    worker_request_timeout_ms: AtLeastOne | None = field(default=None, name="WORKER_REQUEST_TIMEOUT_MS")
+    """How long it may take to answer one call; turns are not calls. Default: 30000."""
+    worker_shutdown_grace_ms: AtLeastOne | None = field(default=None, name="WORKER_SHUTDOWN_GRACE_MS")
+    """How long it may take to leave. Default: 2000."""
+    worker_backoff_initial_ms: AtLeastOne | None = field(default=None, name="WORKER_BACKOFF_INITIAL_MS")
+    """How long to wait before one that ended is started again; doubled each time. Default: 200."""
+    worker_backoff_max_ms: AtLeastOne | None = field(default=None, name="WORKER_BACKOFF_MAX_MS")
+    """The longest such wait. Default: 30000."""
+    tool_mode: Literal["auto", "direct", "native"] = field(default="auto", name="PROXY_TOOL_MODE")
+    """`direct`: every model calls functions one by one. `native`: models that Codex ships to call them from scripts
+    do so. `auto`: direct, and native for a model whose direct calls the provider refuses."""
+    parked_turn_ttl_s: Positive = field(default=900, name="PROXY_PARKED_TURN_TTL_S")
+    """How long a turn waits in Codex for the outputs of its tool calls. Later ones are replayed."""
+    warm_threads_max: Count = field(default=64, name="PROXY_WARM_THREADS_MAX")
+    """Threads kept for a client's next request; 0 for none."""
+    warm_threads_ttl_s: Positive = field(default=1200, name="PROXY_WARM_THREADS_TTL_S")
+    """How long a thread is kept for a next request."""
+    warm_threads_mb: AtLeastOne = field(default=64, name="PROXY_WARM_THREADS_MB")
+    """How much of kept threads is held for comparison, in MB."""
+    database_url: str | None = field(default=None, name="PROXY_DATABASE_URL")
+    """Where answers are kept: `postgresql://…` (extra `postgres`). Default: a file in the data dir."""
+    store_ttl_days: Amount = field(default=30, name="PROXY_STORE_TTL_DAYS")
+    """How long answers are kept; 0 keeps nothing at all."""
+    store_max_mb: AtLeastOne = field(default=1024, name="PROXY_STORE_MAX_MB")
+    """How much of them is kept, in MB; the oldest make room."""
+    max_body_mb: Positive = field(default=16, name="PROXY_MAX_BODY_MB")
+    """Largest request body, in MB."""
+    cors_allowed_origins: tuple[str, ...] = field(default=(), name="PROXY_CORS_ALLOWED_ORIGINS")
+    """Web origins to allow besides loopback, Obsidian and Capacitor; separated by commas, `*` for any."""
+    metrics_token: str | None = field(default=None, name="PROXY_METRICS_TOKEN")
+    """Lets `/metrics` be read from elsewhere, as a bearer token."""
+    dialect: Literal["auto", "v2", "v2-early", "v1"] = field(default="auto", name="PROXY_APP_SERVER_DIALECT")
+    """The protocol to speak with Codex: `v2`, `v2-early` or `v1`. `auto`: the best that it knows."""
+    validate_rpc: bool = field(default=False, name="PROXY_VALIDATE_RPC")
+    """Hold all that Codex is sent against the schema that the binary prints; for finding our defects."""
+    log_proto: bool = field(default=False, name="PROXY_LOG_PROTO")
+    """Write all that goes over both wires to a file, without secrets ([wire trace](trace.md))."""
+    proto_log_path: Path | None = field(default=None, name="PROTO_LOG_PATH")
+    """The file of the wire trace. Default: `trace/wire.ndjson` in `PROXY_DATA_DIR`."""
+    trace_body_limit: Count = field(default=65536, name="PROXY_TRACE_BODY_LIMIT")
+    """Most bytes of each body in the wire trace; 0 for all of it."""
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = field(default="info", name="PROXY_LOG_LEVEL")
+    """`debug`, `info`, `warning`, `error` or `critical`."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty_texts(cls, values: dict[str, object]) -> dict[str, object]:
-        return {name: value for name, value in values.items() if value != ""}
 
-    @field_validator("model_aliases", mode="before")
-    @classmethod
-    def _pairs(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
-        if any(not (name.strip() and target.strip()) for name, _, target in pairs):
-            raise ValueError("expected `name=model,name=model`")
-        return {name.strip(): target.strip() for name, _, target in pairs}
-
-    @field_validator("cors_allowed_origins", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-
-    @field_validator("rate_limit")
-    @classmethod
-    def _limits(cls, value: str | None) -> str | None:
-        try:
-            usable = value is None or all(limit.amount > 0 for limit in limits.parse_many(value))
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ValueError("expected `60/minute`, or several limits as `60/minute;1000/day`")
+def _pairs(value: object) -> object:
+    if not isinstance(value, str):
         return value
+    pairs = [pair.partition("=") for pair in value.split(",") if pair.strip()]
+    if any(not (name.strip() and target.strip()) for name, _, target in pairs):
+        raise ValueError("expected `name=model,name=model`")
+    return {name.strip(): target.strip() for name, _, target in pairs}
 
-    @field_validator("rate_limit_storage")
-    @classmethod
-    def _counted_somewhere(cls, value: str) -> str:
-        if value == "memory":
-            return value
-        if not value.startswith(REDIS_SCHEMES):
-            raise ValueError("expected `memory` or a URL such as `redis://127.0.0.1:6379/0`")
-        if importlib.util.find_spec("redis") is None:
-            raise ValueError("a Redis needs the extra: pip install 'turnbridge[redis]'")
-        # Raises what is wrong with a port.
-        _ = urlsplit(value).port
-        return value
 
-    @field_validator("database_url")
-    @classmethod
-    def _kept_somewhere(cls, value: str | None) -> str | None:
-        if value is None or value.startswith(SQLITE_SCHEME):
-            return value
-        if not value.startswith(POSTGRES_SCHEMES):
-            raise ValueError("expected a URL such as `postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:////DIR/FILE`")
-        if importlib.util.find_spec("asyncpg") is None:
-            raise ValueError("Postgres needs the extra: pip install 'turnbridge[postgres]'")
-        return value
+def _listed(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
-    @field_validator("data_dir", "codex_home", "codex_bin", "codex_workdir", "proto_log_path")
-    @classmethod
-    def _expanded(cls, value: Path | None) -> Path | None:
-        return value.expanduser().absolute() if value is not None else None
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the command line win over the environment, and that over the file."""
-        del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=config_file(os.environ))
+def _check_limits(value: str) -> None:
+    try:
+        usable = all(limit.amount > 0 for limit in limits.parse_many(value))
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("expected `60/minute`, or several limits as `60/minute;1000/day`")
+
+
+def _check_counted_somewhere(value: str) -> None:
+    if value == "memory":
+        return
+    if not value.startswith(REDIS_SCHEMES):
+        raise ValueError("expected `memory` or a URL such as `redis://127.0.0.1:6379/0`")
+    if importlib.util.find_spec("redis") is None:
+        raise ValueError("a Redis needs the extra: pip install 'turnbridge[redis]'")
+    # Raises what is wrong with a port.
+    _ = urlsplit(value).port
+
+
+def _check_kept_somewhere(value: str) -> None:
+    if value.startswith(SQLITE_SCHEME):
+        return
+    if not value.startswith(POSTGRES_SCHEMES):
+        raise ValueError("expected a URL such as `postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:////DIR/FILE`")
+    if importlib.util.find_spec("asyncpg") is None:
+        raise ValueError("Postgres needs the extra: pip install 'turnbridge[postgres]'")
+
+
+# How a text is read that is more than one value, and what is looked at besides the type.
+READ: dict[str, Callable[[object], object]] = {
+    "PROXY_MODEL_ALIASES": _pairs,
+    "PROXY_CORS_ALLOWED_ORIGINS": _listed,
+}
+CHECK: dict[str, Callable[[str], None]] = {
+    "PROXY_RATE_LIMIT": _check_limits,
+    "PROXY_RATE_LIMIT_STORAGE": _check_counted_somewhere,
+    "PROXY_DATABASE_URL": _check_kept_somewhere,
+}
 
 
 def load_settings(**chosen: object) -> Settings:
-    """Return the settings; what is chosen here, by its name, wins over the environment and the file."""
-    given = {name: value for name, value in chosen.items() if value is not None}
+    """Return the settings; what is chosen here, by its name, wins over the environment, and that over the file.
+
+    Raises `ValueError` with a line for each that is wrong. Nothing, or an empty text, is no choice.
+    """
     file = config_file(os.environ)
     if os.environ.get(CONFIG_VARIABLE) and not file.is_file():
         raise ValueError(f"{CONFIG_VARIABLE}: there is no file {file}.")
+    given = {
+        name: value
+        for source in (_in_file(file), os.environ, chosen)
+        for name, value in source.items()
+        if value is not None and value != ""
+    }
+    values: dict[str, object] = {}
+    wrong = []
+    for setting in structs.fields(Settings):
+        name = setting.encode_name
+        if name not in given:
+            continue
+        try:
+            values[setting.name] = _value(name, given[name], setting.type)
+        except ValueError as error:
+            wrong.append(f"{name}: {error}")
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    return Settings(**values)  # type: ignore[arg-type]  # Each was made to fit its type.
+
+
+def _value(name: str, given: object, kind: object) -> object:
+    read, check = READ.get(name), CHECK.get(name)
+    value = converted(read(given) if read else given, kind)
+    if check and isinstance(value, str):
+        check(value)
+    return value
+
+
+def _in_file(file: Path) -> dict[str, object]:
+    """Return what the TOML file says, if there is one."""
     try:
-        return Settings(**given)  # type: ignore[arg-type]  # pydantic itself checks them
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise ValueError(f"{file} is not valid TOML: {error}") from error
 
 
@@ -378,7 +266,7 @@ def config_file(environment: Mapping[str, str]) -> Path:
 
 def known_names() -> list[str]:
     """Return the name of every setting."""
-    return [str(field.alias) for field in Settings.model_fields.values()]
+    return [setting.encode_name for setting in structs.fields(Settings)]
 
 
 def complaints(environment: Mapping[str, str]) -> list[str]:
@@ -386,8 +274,7 @@ def complaints(environment: Mapping[str, str]) -> list[str]:
     known = [*known_names(), CONFIG_VARIABLE]
     ours = (name for name in environment if name.startswith(OUR_PREFIXES) or name in MEANT_FOR_A_GATEWAY)
     variables = [name for name in ours if environment[name]]
-    file = config_file(environment)
-    listed = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    listed = _in_file(config_file(environment))
     return [_complaint(name, known) for name in sorted({*variables, *listed}) if name not in known]
 
 

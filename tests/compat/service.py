@@ -101,7 +101,7 @@ START = (
         sentence="A bad value is refused at the start by the name of its setting.",
         source=OURS,
         tests=(
-            "tests/test_settings.py::test_a_bad_value_is_refused_with_the_name_of_its_setting",
+            "tests/test_settings.py::test_a_bad_value_is_refused_with_the_name_of_its_setting_and_what_it_expects",
             "tests/test_cli.py::test_a_bad_setting_is_refused_by_its_name_without_a_traceback",
         ),
     ),

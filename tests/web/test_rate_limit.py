@@ -12,7 +12,6 @@ from unittest.mock import Mock
 
 import pytest
 import redis.asyncio
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
@@ -186,25 +185,20 @@ def test_a_duration_is_written_as_openai_does(seconds: float, written: str) -> N
 
 @pytest.mark.parametrize("value", ["60", "sixty/minute", "60/fortnight", "0/minute", "60/minute;", "60/minute;0/day"])
 def test_a_limit_that_cannot_be_understood_is_refused_at_the_start(value: str) -> None:
-    with pytest.raises(ValidationError) as refusal:
+    expected = "PROXY_RATE_LIMIT: expected `60/minute`, or several limits as `60/minute;1000/day`"
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
         load_settings(PROXY_RATE_LIMIT=value)
-    (error,) = refusal.value.errors(include_context=False, include_url=False)
-    assert (error["loc"], error["msg"]) == (
-        ("PROXY_RATE_LIMIT",),
-        "Value error, expected `60/minute`, or several limits as `60/minute;1000/day`",
-    )
 
 
 @pytest.mark.parametrize("value", ["disk", "http://127.0.0.1", "memcached://127.0.0.1", "redis://127.0.0.1:many"])
 def test_a_storage_that_is_none_is_refused_at_the_start(value: str) -> None:
-    with pytest.raises(ValidationError) as refusal:
+    with pytest.raises(ValueError, match=r"^PROXY_RATE_LIMIT_STORAGE: .+$"):
         load_settings(PROXY_RATE_LIMIT_STORAGE=value)
-    assert [error["loc"] for error in refusal.value.errors()] == [("PROXY_RATE_LIMIT_STORAGE",)]
 
 
 def test_a_redis_without_its_client_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ValidationError, match=r"pip install 'turnbridge\[redis\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'turnbridge\[redis\]'"):
         load_settings(PROXY_RATE_LIMIT_STORAGE="redis://127.0.0.1")
 
 

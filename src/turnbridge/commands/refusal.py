@@ -3,7 +3,6 @@
 from typing import NoReturn
 
 import typer
-from pydantic import ValidationError
 
 from turnbridge.settings import Settings, load_settings
 
@@ -23,8 +22,5 @@ def usable_settings(**chosen: object) -> Settings:
     """Return the settings; ends the program if something is wrong with them, and says what, each by its name."""
     try:
         return load_settings(**chosen)
-    except ValidationError as error:
-        found = error.errors(include_input=False)
-        refuse("\n".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found))
     except ValueError as error:
         refuse(str(error))
