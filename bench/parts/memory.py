@@ -3,6 +3,8 @@
 import asyncio
 import statistics
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
@@ -23,7 +25,9 @@ FIRST_REQUESTS = 200
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure an idle gateway, one that has served many requests, and one with many open streams."""
-    starts = [await _start(directory / f"start-{number}") for number in range(2 if quick else STARTS)]
+    homes = [directory / f"start-{number}" for number in range(2 if quick else STARTS)]
+    first, second = [await _start(home) for home in homes], [await _start(home) for home in homes]
+    listening = [start.listens_s for start in (*first, *second)]
     requests, streams = (QUICK_REQUESTS, QUICK_STREAMS) if quick else (REQUESTS, STREAMS)
     async with gateway_alone(directory / "served") as running:
         idle = resident_mb(running.pid)
@@ -42,15 +46,18 @@ async def run(directory: Path, *, quick: bool) -> Section:
         lines=table(
             ("", "seen"),
             [
-                ("from the command to the first answer of `/healthz`, median", f"{statistics.median(starts):.2f} s"),
-                ("the slowest of them", f"{max(starts):.2f} s"),
+                ("from the command to the first answer of `/healthz`, median", f"{statistics.median(listening):.2f} s"),
+                ("the slowest of them", f"{max(listening):.2f} s"),
+                ("from the command until turns can run, at a first start, median", _ready(first)),
+                ("the same at a second start", _ready(second)),
                 ("idle", f"{idle:.0f} MB"),
                 (f"after {requests:,} requests of {DELTAS} deltas", f"{served:.0f} MB"),
                 (f"for each of {streams:,} open streams", f"{per_stream:.0f} KB"),
             ],
         ),
         goals=[
-            at_most("start: listening before Codex is up", statistics.median(starts), 0.7, " s"),
+            at_most("start: listening before Codex is up", statistics.median(listening), 0.7, " s"),
+            at_most("start: a second one can run turns, the slowest", max(start.ready_s for start in second), 3, " s"),
             at_most("memory, idle", idle, 80, " MB"),
             at_most(f"memory after {requests:,} requests", served, 120, " MB"),
             at_most("memory for each open stream", per_stream, 100, " KB"),
@@ -58,14 +65,26 @@ async def run(directory: Path, *, quick: bool) -> Section:
     )
 
 
-async def _start(directory: Path) -> float:
-    """Return how long a gateway takes until it answers; its Codex is the real one, and starts meanwhile."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How long a gateway took from its command on."""
+
+    listens_s: float
+    ready_s: float
+
+
+async def _start(directory: Path) -> Start:
+    """Start a gateway; its Codex is the real one, and starts meanwhile."""
     began = time.perf_counter()
     async with gateway_process(directory, NOBODY, {}) as running, running.client() as http:
         (await http.get("/healthz")).raise_for_status()
-        took = time.perf_counter() - began
+        listens_s = time.perf_counter() - began
         await running.ready()
-    return took
+        return Start(listens_s=listens_s, ready_s=time.perf_counter() - began)
+
+
+def _ready(starts: Sequence[Start]) -> str:
+    return f"{statistics.median(start.ready_s for start in starts):.2f} s"
 
 
 async def _serve(url: str, requests: int) -> None:
