@@ -18,10 +18,13 @@ import httpx2
 import pytest
 
 from turnbridge import __version__
+from turnbridge.cli import EXIT_INTERRUPTED
 from turnbridge.commands.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
+# What the command line says of itself: there is no such command or option.
+EXIT_USAGE = 2
 PATIENCE_S = 90
 """After this a test has failed."""
 
@@ -147,6 +150,29 @@ def names_in(directory: Path) -> list[str]:
 
 async def test_the_version_is_printed(tmp_path: Path) -> None:
     assert await run(tmp_path, "--version") == Finished(0, f"turnbridge {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [[], ["store"]], ids=["turnbridge", "turnbridge store"])
+async def test_a_command_that_is_not_whole_shows_its_help(tmp_path: Path, words: list[str]) -> None:
+    asked = await run(tmp_path, *words, "--help")
+    assert await run(tmp_path, *words) == Finished(EXIT_USAGE, "", asked.out)
+
+
+async def test_an_unknown_option_is_told_with_the_usage(tmp_path: Path) -> None:
+    assert await run(tmp_path, "serve", "--prot", "1") == Finished(
+        EXIT_USAGE,
+        "",
+        "Usage: python -m turnbridge serve [OPTIONS]\n"
+        "Try 'python -m turnbridge serve --help' for help.\n\n"
+        "Error: No such option '--prot'. (Did you mean one of: '--host', '--port'?)\n",
+    )
+
+
+async def test_ctrl_c_ends_a_command_without_a_word(tmp_path: Path) -> None:
+    codex = tmp_path / "codex"
+    codex.write_text("#!/bin/sh\nkill -INT $PPID\nexec sleep 60\n")
+    codex.chmod(0o700)
+    assert await run(tmp_path, "schema", "--codex-bin", str(codex)) == Finished(EXIT_INTERRUPTED, "", "")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.test"])

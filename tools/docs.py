@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import typer.core
-import typer.main
+import click
 from msgspec import structs
 
 from tests.compat.requirements import AREAS
@@ -70,16 +69,15 @@ def kept_config() -> str:
 
 def commands() -> str:
     """Return every command with its options."""
-    return "\n\n".join(_described("turnbridge", typer.main.get_command(app)))
+    return "\n\n".join(_described("turnbridge", app))
 
 
-def _described(name: str, command: object) -> Iterator[str]:
+def _described(name: str, command: click.Command) -> Iterator[str]:
     """Yield what is to be said of a command, and of those below it."""
-    if isinstance(command, typer.core.TyperCommand | typer.core.TyperGroup):
-        yield f"## `{name}`\n\n{command.help}"
-        if any(isinstance(option, typer.core.TyperOption) for option in command.params):
-            yield _options(command.params)
-    if isinstance(command, typer.core.TyperGroup):
+    yield f"## `{name}`\n\n{inspect.cleandoc(command.help or '')}"
+    if options := [option for option in command.params if isinstance(option, click.Option)]:
+        yield _table(("option", "what it does"), [(f"`{', '.join(one.opts)}`", one.help or "") for one in options])
+    if isinstance(command, click.Group):
         for below, each in command.commands.items():
             yield from _described(f"{name} {below}", each)
 
@@ -145,11 +143,6 @@ def _meanings(what: str, makers: dict[str, Callable[[str], GatewayError]]) -> st
     made = {name: make("") for name, make in makers.items()}
     rows = [(name, str(status_of(error)), f"`{error.error_code}`") for name, error in made.items()]
     return _table((what, "the client's status", "`code`"), rows)
-
-
-def _options(parameters: Iterable[object]) -> str:
-    options = [option for option in parameters if isinstance(option, typer.core.TyperOption)]
-    return _table(("option", "what it does"), [(f"`{', '.join(one.opts)}`", one.help or "") for one in options])
 
 
 def _default(value: object) -> str:

@@ -11,9 +11,9 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
 from turnbridge import __version__
 from turnbridge.bootstrap import Gateway, running_gateway, stored_key
@@ -25,35 +25,39 @@ from turnbridge.logs import configure_logging
 from turnbridge.settings import Settings, complaints
 from turnbridge.web.serving import HttpServer, fastest_loop
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="The OpenAI API in front of Codex.")
+# What a shell reports of a program that Ctrl-C ended.
+EXIT_INTERRUPTED = 130
+# Wide enough for the longest line of the help, where the terminal is.
+HELP_COLUMNS = 120
 
 
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"turnbridge {__version__}")
-        raise typer.Exit
+class _Commands(click.Group):
+    """The commands, each of which Ctrl-C ends without a word."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Exit(EXIT_INTERRUPTED) from None
 
 
-@app.callback()
-def main(
-    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-) -> None:
-    """Put the OpenAI API in front of the official Codex app-server."""
+@click.group(cls=_Commands, context_settings={"max_content_width": HELP_COLUMNS, "show_default": True})
+@click.version_option(__version__, prog_name="turnbridge", message="%(prog)s %(version)s", help="Print the version.")
+def app() -> None:
+    """The OpenAI API in front of Codex."""
 
 
-def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on (PROXY_HOST).")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on (PORT).")] = None,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Answer from a scripted model behind the real Codex: no account needed.")
-    ] = False,
-) -> None:
+@click.command()
+@click.option("--host", help="Address to listen on (PROXY_HOST).")
+@click.option("--port", type=int, help="Port to listen on (PORT).")
+@click.option("--demo", is_flag=True, help="Answer from a scripted model behind the real Codex: no account needed.")
+def serve(*, host: str | None, port: int | None, demo: bool) -> None:
     """Run the gateway."""
     _stand_in_for_closed_streams()
     settings = usable_settings(PROXY_HOST=host, PORT=port)
     configure_logging(settings.log_level)
     for complaint in complaints(os.environ):
-        typer.secho(f"warning: {complaint}", fg="yellow", err=True)
+        click.secho(f"warning: {complaint}", fg="yellow", err=True)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
         refuse("PROXY_API_KEY holds no key. Set one, or several with commas; if it is unset, the gateway makes one.")
     if not _is_loopback(settings.host) and settings.api_key is None:
@@ -80,7 +84,7 @@ def _check_data_dir(directory: Path) -> None:
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         refuse(f"Cannot keep anything in {directory}: {error.strerror}. Choose another directory in PROXY_DATA_DIR.")
     except OSError as error:
-        typer.secho(f"warning: cannot make {directory} now: {error.strerror}", fg="yellow", err=True)
+        click.secho(f"warning: cannot make {directory} now: {error.strerror}", fg="yellow", err=True)
 
 
 def _own_key(directory: Path) -> str:
@@ -160,7 +164,7 @@ def _welcome(listener: socket.socket, api_key: str, *, own_key: bool, demo: bool
     base = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
     shown = "YOUR_KEY" if own_key else api_key
     model = "gpt-5.5" if demo else "codex-5"
-    typer.echo(
+    click.echo(
         f"""
 Turnbridge {__version__} listens on {base}{"  (demo: a scripted model, no account)" if demo else ""}
 
@@ -186,6 +190,5 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-app.add_typer(store.app, name="store")
-for command in (probe.probe, schema.schema, serve, trace.trace):
-    app.command()(command)
+for command in (probe.probe, schema.schema, serve, store.store, trace.trace):
+    app.add_command(command)

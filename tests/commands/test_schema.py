@@ -6,7 +6,7 @@ from pathlib import Path
 import codex_cli_bin
 import msgspec
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tests.support.codex_schema import pinned_schema
 from turnbridge.appserver.capabilities import SCHEMA_FILE

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from tests.store.samples import OWNER, chat, conversation, exported, items, response
 from turnbridge.cli import app

@@ -6,7 +6,7 @@ from unicodedata import category
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from turnbridge.cli import app
 from turnbridge.trace import timeline

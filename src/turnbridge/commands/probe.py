@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
-import typer
+from click.exceptions import Exit
 
 from turnbridge.appserver.backend import open_conversation
 from turnbridge.appserver.capabilities import Binary, examine
@@ -167,14 +167,12 @@ class Outcome:
         }
 
 
-def probe(
-    codex_bin: Annotated[Path | None, typer.Option(help="The `codex` program (CODEX_BIN).")] = None,
-    prompt: Annotated[str, typer.Option(help="What to ask the model.")] = "Say hello in five words.",
-    raw: Annotated[bool, typer.Option("--raw", help="Show every message as a whole.")] = False,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Let a scripted model answer behind the real Codex: no account needed.")
-    ] = False,
-) -> None:
+@click.command()
+@click.option("--codex-bin", type=click.Path(path_type=Path), help="The `codex` program (CODEX_BIN).")
+@click.option("--prompt", default="Say hello in five words.", help="What to ask the model.")
+@click.option("--raw", is_flag=True, help="Show every message as a whole.")
+@click.option("--demo", is_flag=True, help="Let a scripted model answer behind the real Codex: no account needed.")
+def probe(*, codex_bin: Path | None, prompt: str, raw: bool, demo: bool) -> None:
     """Run one turn with a Codex binary, and show every message with its time and whether it keeps the schema.
 
     In a pipe each message is a line of JSON, and the verdict the last one. The exit status is 1 if something failed.
@@ -192,7 +190,7 @@ def probe(
     else:
         _print_json(outcome.as_json())
     if not outcome.well:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 async def _probe(settings: Settings, prompt: str, tell: Callable[[Seen], None], *, demo: bool) -> Outcome:
@@ -277,12 +275,12 @@ def _show(seen: Seen, *, raw: bool) -> None:
     text = msgspec.json.encode(seen.message).decode()
     shown = text if raw or len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
     head = f"{seen.after_ms:9.1f} ms  {ARROWS[seen.direction]} {seen.kind:12} {seen.method or '-'}"
-    typer.secho(f"{head}  [{seen.schema}]", fg=COLOURS[seen.direction] if seen.schema == KEPT else "red")
-    typer.secho(f"              {shown}", dim=True)
+    click.secho(f"{head}  [{seen.schema}]", fg=COLOURS[seen.direction] if seen.schema == KEPT else "red")
+    click.secho(f"              {shown}", dim=True)
 
 
 def _show_verdict(outcome: Outcome) -> None:
-    typer.echo()
+    click.echo()
     for name, value in outcome.as_json().items():
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        typer.secho(f"{name:16} {shown}", bold=name == "verdict", fg=None if outcome.well else "red")
+        click.secho(f"{name:16} {shown}", bold=name == "verdict", fg=None if outcome.well else "red")

@@ -2,7 +2,8 @@
 
 from typing import NoReturn
 
-import typer
+import click
+from click.exceptions import Exit
 
 from turnbridge.settings import Settings, load_settings
 
@@ -14,8 +15,8 @@ EXIT_UNAVAILABLE = 69
 
 def refuse(message: str, *, status: int = EXIT_CONFIG) -> NoReturn:
     """End the program with a message."""
-    typer.secho(message, fg="red", err=True)
-    raise typer.Exit(status)
+    click.secho(message, fg="red", err=True)
+    raise Exit(status)
 
 
 def usable_settings(**chosen: object) -> Settings:

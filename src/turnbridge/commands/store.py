@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
+import click
 import msgspec
-import typer
+from click.exceptions import Exit
 
 from turnbridge.commands.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.settings import Settings
@@ -24,10 +25,13 @@ T = TypeVar("T")
 BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
 
-app = typer.Typer(no_args_is_help=True, help="Show and look after what is kept of answers.")
+
+@click.group()
+def store() -> None:
+    """Show and look after what is kept of answers."""
 
 
-@app.command()
+@store.command()
 def show() -> None:
     """Show how much is kept, where, and since when."""
     settings = usable_settings()
@@ -44,18 +48,17 @@ def show() -> None:
         "Oldest": oldest,
     }
     width = max(map(len, rows))
-    typer.echo("\n".join(f"{name:{width}}  {value}" for name, value in rows.items()))
+    click.echo("\n".join(f"{name:{width}}  {value}" for name, value in rows.items()))
 
 
-@app.command()
-def prune(
-    older_than_days: Annotated[
-        float | None, typer.Option(min=0, help="Remove what is older than this (PROXY_STORE_TTL_DAYS).")
-    ] = None,
-    max_mb: Annotated[
-        int | None, typer.Option(min=0, help="Then remove the oldest until the rest fits (PROXY_STORE_MAX_MB).")
-    ] = None,
-) -> None:
+@store.command()
+@click.option(
+    "--older-than-days", type=click.FloatRange(min=0), help="Remove what is older than this (PROXY_STORE_TTL_DAYS)."
+)
+@click.option(
+    "--max-mb", type=click.IntRange(min=0), help="Then remove the oldest until the rest fits (PROXY_STORE_MAX_MB)."
+)
+def prune(*, older_than_days: float | None, max_mb: int | None) -> None:
     """Remove what is too old or too much, as the gateway itself does now and then."""
     settings = usable_settings()
     days = settings.store_ttl_days if older_than_days is None else older_than_days
@@ -63,16 +66,15 @@ def prune(
     # What was made in this very second is not younger than zero days.
     made_before = int(time.time() - days * SECONDS_PER_DAY) + 1
     pruned = _with_store(settings, lambda store: store.prune(made_before=made_before, most_bytes=most * BYTES_PER_MB))
-    typer.echo(
+    click.echo(
         f"Removed {pruned.responses} responses, {pruned.conversations} conversations "
         f"and {pruned.chats} chat completions."
     )
 
 
-@app.command()
-def export(
-    out: Annotated[Path | None, typer.Option(help="The file to write. Default: standard output.")] = None,
-) -> None:
+@store.command()
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. Default: standard output.")
+def export(*, out: Path | None) -> None:
     """Write everything that is kept, as one JSON object a line."""
 
     async def write(store: SqlStore) -> None:
@@ -86,12 +88,12 @@ def export(
         refuse(f"Cannot write {out or 'to standard output'}: {error.strerror}.", status=EXIT_UNAVAILABLE)
 
 
-@app.command()
+@store.command()
 def vacuum() -> None:
     """Give the room of removed answers back to the system; the gateway waits meanwhile."""
     settings = usable_settings()
     _with_store(settings, lambda store: store.vacuum())
-    typer.echo(f"Done: {_where(settings)}")
+    click.echo(f"Done: {_where(settings)}")
 
 
 def _url(settings: Settings) -> str:
@@ -102,8 +104,8 @@ def _with_store(settings: Settings, work: Callable[[SqlStore], Awaitable[T]]) ->
     """Return the result of work on the store; a file that is not there is not made."""
     file = sqlite_file(_url(settings))
     if file is not None and not file.exists():
-        typer.echo(f"Nothing is kept: there is no file {file}.", err=True)
-        raise typer.Exit
+        click.echo(f"Nothing is kept: there is no file {file}.", err=True)
+        raise Exit
 
     async def run() -> T:
         store = await open_store(_url(settings))
