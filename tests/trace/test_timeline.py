@@ -95,6 +95,14 @@ def trace(*words: str, columns: int = 106, color: bool = False) -> Result:
     return CliRunner().invoke(app, ["trace", *words], env={"COLUMNS": str(columns)}, color=color)
 
 
+def test_a_folder_is_refused_in_the_place_of_the_file(tmp_path: Path) -> None:
+    shown = trace("one", "--file", str(tmp_path))
+    assert (shown.exit_code, shown.stderr.splitlines()[-1]) == (
+        2,
+        f"Error: Invalid value for '--file': File '{tmp_path}' is a directory.",
+    )
+
+
 def test_a_request_is_shown_across_both_wires_with_its_streams_folded(path: Path) -> None:
     shown = trace("one", "--file", str(path))
     assert (shown.exit_code, shown.stdout) == (0, TOLD)

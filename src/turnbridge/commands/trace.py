@@ -21,7 +21,7 @@ COLOURS = {
 
 @click.command()
 @click.argument("request_id", help="The `x-request-id` of its answer.")
-@click.option("--file", type=click.Path(path_type=Path), help="The file of the trace (PROTO_LOG_PATH).")
+@click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="The file of the trace (PROTO_LOG_PATH).")
 @click.option("--full", is_flag=True, help="Every delta by itself, and payloads as a whole.")
 def trace(*, request_id: str, file: Path | None, full: bool) -> None:
     """Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes."""
