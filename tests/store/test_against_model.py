@@ -171,7 +171,8 @@ class StoreMachine(RuleBasedStateMachine):
         there = {item.id: item for one in talk.head.chain() for item in (*one.inputs, *one.outputs)}
         name = chosen(there, which) or "nothing"
         assert self._runner.run(self.store.delete_item(OWNER, talk.record.id, name)) == (name in there)
-        talk.changed_at = self._time
+        if name in there:
+            talk.changed_at = self._time
         for one in talk.head.chain():
             one.inputs = [item for item in one.inputs if item.id != name]
             one.outputs = [item for item in one.outputs if item.id != name]

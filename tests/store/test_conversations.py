@@ -6,7 +6,8 @@ import pytest
 
 from tests.store.samples import EMPTY, OWNER, conversation, items, names_in, names_of, response, rows, say
 from turnbridge.engine.records import IN_PROGRESS
-from turnbridge.store.open import SqlStore
+from turnbridge.store.open import SqlStore, open_store
+from turnbridge.store.upkeep import Pruned
 from turnbridge.turn.errors import NotFound
 
 pytestmark = pytest.mark.anyio
@@ -99,6 +100,18 @@ async def test_a_removed_item_is_gone_from_every_history(store: SqlStore) -> Non
     assert await names_of(store, "r1") == (["a", "d"], [])
     assert await names_of(store, "r2") == (["a", "d", "f"], [])
     assert await store.items(OWNER, ["b", "e"]) == {}
+
+
+async def test_only_an_item_that_is_there_makes_its_conversation_younger(url: str) -> None:
+    store = await open_store(url, now=lambda: 2000.0)
+    for name in ("older", "younger"):
+        await store.add_conversation(conversation(name, created_at=1000), items(f"in {name}"))
+    assert not await store.delete_item(OWNER, "older", "nothing")
+    assert await store.delete_item(OWNER, "younger", "in younger")
+    assert await store.prune(made_before=1500) == Pruned(responses=0, conversations=1, chats=0)
+    assert await store.conversation(OWNER, "older") is None
+    assert await names_in(store, "younger") == []
+    await store.aclose()
 
 
 async def test_an_item_of_another_conversation_is_not_removed(store: SqlStore) -> None:

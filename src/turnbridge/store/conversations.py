@@ -10,6 +10,7 @@ from turnbridge.store.part import Part
 from turnbridge.store.segments import CHAIN, add_segment, decoded, history, remove, segment_and_size
 from turnbridge.turn.items import JsonObject
 
+LOCK = "SELECT head FROM conversations WHERE id = $1 AND owner = $2 FOR UPDATE"
 TOUCH = "UPDATE conversations SET changed_at = $3 WHERE id = $1 AND owner = $2 RETURNING head"
 
 
@@ -84,7 +85,7 @@ class Conversations(Part):
         now = int(self._now())
 
         async def delete(tx: Transaction) -> bool:
-            head = await tx.row(int, TOUCH, conversation_id, owner, now)
+            head = await tx.row(int, LOCK, conversation_id, owner)
             sql = """
                 DELETE FROM items WHERE id = $2 AND segment IN (SELECT id FROM chain)
                 RETURNING segment, length(body)
@@ -92,6 +93,8 @@ class Conversations(Part):
             removed = [] if head is None else await tx.rows(segment_and_size, CHAIN + sql, head, item_id)
             for segment, size in removed:
                 await tx.execute("UPDATE segments SET size = size - $2 WHERE id = $1", segment, size)
+            if removed:
+                await tx.execute(TOUCH, conversation_id, owner, now)
             return bool(removed)
 
         return await self._database.write(delete)
