@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.appserver.idle_worker import idle_worker
+from tests.support.codex_schema import old_schema
 from turnbridge.appserver.connection import Connection
 from turnbridge.appserver.conversation import CodexConversation
 from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InternalFault, InvalidRequest
-from turnbridge.turn.events import MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
-from turnbridge.turn.items import ImagePart, JsonObject, Message, TextPart
+from turnbridge.turn.events import CallsAwaited, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.items import FunctionCallOutput, ImagePart, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import TurnRequest
+from turnbridge.wire.codex.rpc_check import RpcCheck
 from turnbridge.wire.codex.tools import ToolNames
 
 pytestmark = pytest.mark.anyio
@@ -38,10 +40,10 @@ ANSWER: JsonObject = {"result": {"turn": {"id": "ours", "status": "inProgress"}}
 class Codex:
     """A Codex that says these lines one by one when a turn is started."""
 
-    def __init__(self, *lines: JsonObject) -> None:
+    def __init__(self, *lines: JsonObject, check: RpcCheck | None = None) -> None:
         self._lines = lines
         self._saying: asyncio.Task[None] | None = None
-        self.connection = Connection(self._take)
+        self.connection = Connection(self._take, check=check)
 
     def _take(self, line: bytes) -> None:
         asked: JsonObject = json.loads(line)
@@ -93,6 +95,38 @@ async def test_a_start_that_is_answered_in_another_shape_fails_the_turn(tmp_path
     assert isinstance(failed, TurnFailed)
     assert isinstance(failed.error, InternalFault)
     assert "`turn/start`" in failed.error.message
+
+
+def told(method: str, **params: Json) -> JsonObject:
+    """Return a line about our turn."""
+    return {"method": method, "params": {"threadId": "thread", "turnId": "ours", **params}}
+
+
+CALLS = (
+    ANSWER,
+    told("rawResponseItem/completed", item={"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}),
+    told("rawResponse/completed"),
+)
+"""A model that calls a function; Codex has not asked for its output yet."""
+
+
+async def test_an_output_that_codex_does_not_take_fails_its_turn_also_as_it_ends(tmp_path: Path) -> None:
+    """The schema is of a Codex to which outputs are written otherwise."""
+    codex = Codex(*CALLS, check=RpcCheck(old_schema()))
+    worker = await idle_worker(tmp_path, connection=codex.connection)
+    try:
+        conversation = CodexConversation(worker, "thread", ASKED, ToolNames(["f"]))
+        called = [event async for batch in conversation.run() for event in batch]
+        assert isinstance(called[-1], CallsAwaited)
+        asked = {"id": 1, **told("item/tool/call", callId="1", tool="f", arguments={})}
+        codex.connection.receive(b"".join(json.dumps(line).encode() + b"\n" for line in (asked, end("ours"))))
+        resumed = conversation.resume([FunctionCallOutput(call_id="1", output="42")])
+        (failed,) = [event async for batch in resumed for event in batch]
+        assert isinstance(failed, TurnFailed)
+        assert isinstance(failed.error, InternalFault)
+        assert "`reply to item/tool/call`" in failed.error.message
+    finally:
+        await worker.process.stop()
 
 
 class Refusing:

@@ -196,9 +196,10 @@ class CodexConversation:
                 self._started = None
             elif isinstance(note, schema.ToolCallAsked):
                 self._asked[note.call_id] = note.request_id
-        events = self._read(notes)
+        # Before the notes are read: if an answer is one that Codex does not take, the turn must not have ended yet.
         if self._asked:
             self._answer()
+        events = self._read(notes)
         if events and self.answering is not None:
             self.answering()
             self.answering = None
