@@ -26,6 +26,7 @@ def test_an_error_that_an_edge_adds_is_told_as_what_it_comes_from() -> None:
     [
         (errors.InvalidRequest("m"), 400, "invalid_request_error", None),
         (errors.RequestTooLarge("m"), 413, "invalid_request_error", "request_too_large"),
+        (errors.RequestTimeout("m"), 408, "invalid_request_error", "request_timeout"),
         (errors.ModelNotFound("m"), 404, "invalid_request_error", "model_not_found"),
         (errors.NotFound("m"), 404, "invalid_request_error", "not_found"),
         (errors.MethodNotAllowed("m"), 405, "invalid_request_error", "method_not_allowed"),

@@ -4,6 +4,7 @@ GatewayError
 ├── RequestError            the client's request cannot be served as it stands
 │   ├── InvalidRequest      a field is wrong, missing or cannot be carried
 │   ├── RequestTooLarge     the body exceeds the limit
+│   ├── RequestTimeout      the body stopped coming
 │   ├── ModelNotFound       no such model
 │   ├── NotFound            no such route or object
 │   ├── MethodNotAllowed    the route exists, the verb does not
@@ -61,6 +62,12 @@ class RequestTooLarge(RequestError):
     """The body exceeds the limit."""
 
     code = "request_too_large"
+
+
+class RequestTimeout(RequestError):
+    """The body stopped coming before its end."""
+
+    code = "request_timeout"
 
 
 class ModelNotFound(RequestError):

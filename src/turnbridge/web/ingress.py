@@ -4,6 +4,7 @@
 the outermost one looks at what is sent: the others leave the headers they want in the `RequestContext`.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,6 +23,7 @@ from turnbridge.turn.errors import (
     InvalidRequest,
     MethodNotAllowed,
     NotFound,
+    RequestTimeout,
     RequestTooLarge,
 )
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
@@ -42,6 +44,9 @@ PATH_ECHO_LIMIT = 200
 """The 404 repeats the path, since a wrong base URL is its usual cause; no path of ours is this long."""
 
 BYTES_PER_MB = 1024 * 1024
+
+BODY_SILENCE_S = 60
+"""How long a body may stop coming. A network that stalls has recovered by then, or its client has given up."""
 
 
 def wrap(
@@ -100,20 +105,31 @@ async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int) -> byte
     announced = header_value(scope, b"content-length") or b""
     if announced.isdigit() and int(announced) > limit_bytes:
         raise _too_large(limit_bytes)
+    try:
+        return b"".join(await _chunks(receive, limit_bytes))
+    except TimeoutError:
+        silence = f"{BODY_SILENCE_S:g} seconds have passed without a byte of it"
+        raise RequestTimeout(f"The request's body stopped coming: {silence}. Try again.") from None
+
+
+async def _chunks(receive: Receive, limit_bytes: int) -> list[bytes]:
+    """Return the pieces of a body; raise `TimeoutError` if they stop coming, however slowly they came before."""
     chunks: list[bytes] = []
     size = 0
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > limit_bytes:
-            raise _too_large(limit_bytes)
-        chunks.append(chunk)
-        more = message.get("more_body", False)
-    return b"".join(chunks)
+    now = asyncio.get_running_loop().time
+    async with asyncio.timeout(BODY_SILENCE_S) as patience:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > limit_bytes:
+                raise _too_large(limit_bytes)
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return chunks
+            patience.reschedule(now() + BODY_SILENCE_S)
 
 
 def _too_large(limit_bytes: int) -> RequestTooLarge:

@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from typing import TypeGuard
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 # How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
 # Longer than clients and proxies keep idle connections (5 to 60 s). If the server is the first to let go of one, a
-# request that is just being sent on it is lost.
+# request that is just being sent on it is lost. The headers of a request may take as long, and so may the first byte.
 IDLE_CONNECTION_S = 75
 # How long the date in the headers of answers may be behind.
 DATE_INTERVAL_S = 1.0
@@ -24,8 +26,8 @@ PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 class HttpServer(uvicorn.Server):
     """uvicorn's server, stopped by a call and not by signals: these are for whoever runs it.
 
-    It wakes once a second, for the date. uvicorn's own looks ten times a second whether it should stop: all that an
-    idle gateway does, and a fiftieth of what a turn costs that takes 40 ms.
+    It wakes once a second, for the date and for clients that fall silent. uvicorn's own looks ten times a second
+    whether it should stop: all that an idle gateway does, and a fiftieth of what a turn costs that takes 40 ms.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -45,6 +47,8 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._stopped = asyncio.Event()
+        self._half_asked: dict[tuple[HttpToolsProtocol, RequestResponseCycle], float] = {}
+        """Connections on which a request is to come, each with the last one that came, and since when."""
         self.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -63,9 +67,30 @@ class HttpServer(uvicorn.Server):
         """Wait until the server is stopped."""
         # As on uvicorn's first tick of every second, which sets the date.
         while not await self.on_tick(0):
+            self._close_half_asked()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DATE_INTERVAL_S):
                     await self._stopped.wait()
+
+    def _close_half_asked(self) -> None:
+        """Close the connections whose next request does not come to the end of its headers.
+
+        uvicorn's own timer is for idle connections: the first byte of a request stops it, and before the first request
+        there is none.
+        """
+        now = asyncio.get_running_loop().time()
+        half_asked = [(each, each.cycle) for each in self.server_state.connections if _is_half_asked(each)]
+        self._half_asked = {each: self._half_asked.get(each, now) for each in half_asked}
+        for (connection, _), since in self._half_asked.items():
+            if now - since >= IDLE_CONNECTION_S:
+                connection.shutdown()
+
+
+def _is_half_asked(connection: object) -> TypeGuard[HttpToolsProtocol]:
+    """Tell whether a connection waits for its client alone, without a timer: no answer is due on it."""
+    if not isinstance(connection, HttpToolsProtocol) or connection.timeout_keep_alive_task is not None:
+        return False
+    return connection.cycle is None or connection.cycle.response_complete
 
 
 def _look_for_the_vanished(listener: socket.socket) -> None:

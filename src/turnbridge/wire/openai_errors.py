@@ -20,6 +20,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.RequestError: Shape(400, "invalid_request_error"),
     errors.InvalidRequest: Shape(400, "invalid_request_error"),
     errors.RequestTooLarge: Shape(413, "invalid_request_error"),
+    errors.RequestTimeout: Shape(408, "invalid_request_error"),
     errors.ModelNotFound: Shape(404, "invalid_request_error"),
     errors.NotFound: Shape(404, "invalid_request_error"),
     errors.MethodNotAllowed: Shape(405, "invalid_request_error"),
@@ -77,6 +78,9 @@ def error_headers(error: errors.GatewayError) -> dict[str, str]:
         return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
     if isinstance(error, errors.InvalidApiKey):
         return {"www-authenticate": "Bearer"}
+    if isinstance(error, errors.RequestTimeout):
+        # Should the rest of the body come after all, it would be read as another request.
+        return {"connection": "close"}
     if isinstance(error, errors.CodexActed):
         return {"x-should-retry": "false"}
     return {}
