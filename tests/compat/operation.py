@@ -200,12 +200,13 @@ LIMITS = (
     ),
     Requirement(
         id="limits.silent-clients",
-        sentence="A client that stops in the middle of a request holds nothing for ever: 408 for a body, else closed.",
+        sentence="A client that stops asking or reading half-way holds nothing for ever: 408 for a body, else closed.",
         source=OURS,
         tests=(
             "tests/web/test_silent_clients.py::test_a_body_that_stops_coming_is_told_so_and_its_connection_closed",
             "tests/web/test_silent_clients.py::test_a_body_that_comes_slowly_may_take_as_long_as_it_likes",
             "tests/web/test_silent_clients.py::test_a_connection_on_which_no_whole_request_comes_is_closed",
+            "tests/web/test_unread_answers.py::test_who_takes_nothing_of_an_answer_any_more_is_given_up",
         ),
     ),
     Requirement(

@@ -3,18 +3,20 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
-from typing import TypeGuard
+from collections.abc import Callable, Iterable
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
 # Longer than clients and proxies keep idle connections (5 to 60 s). If the server is the first to let go of one, a
 # request that is just being sent on it is lost. The headers of a request may take as long, and so may the first byte.
 IDLE_CONNECTION_S = 75
+# A client that takes nothing of its answer for so long will not read the rest. The system has megabytes under way, and
+# takes more only in large steps: a reader is known as one from a few KB a second on.
+UNREAD_S = 300
 # How long the date in the headers of answers may be behind.
 DATE_INTERVAL_S = 1.0
 # A client whose machine sleeps or has lost its network says no goodbye. If it has been silent for so long, the system
@@ -47,8 +49,8 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._stopped = asyncio.Event()
-        self._half_asked: dict[tuple[HttpToolsProtocol, RequestResponseCycle], float] = {}
-        """Connections on which a request is to come, each with the last one that came, and since when."""
+        self._half_asked = _Unchanged(IDLE_CONNECTION_S)
+        self._unread = _Unchanged(UNREAD_S)
         self.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -67,30 +69,44 @@ class HttpServer(uvicorn.Server):
         """Wait until the server is stopped."""
         # As on uvicorn's first tick of every second, which sets the date.
         while not await self.on_tick(0):
-            self._close_half_asked()
+            self._part_with_the_silent()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DATE_INTERVAL_S):
                     await self._stopped.wait()
 
-    def _close_half_asked(self) -> None:
-        """Close the connections whose next request does not come to the end of its headers.
+    def _part_with_the_silent(self) -> None:
+        """Close the connections whose next request stops within its headers, and those whose answer is not read."""
+        connections = [each for each in self.server_state.connections if isinstance(each, HttpToolsProtocol)]
+        # Another cycle is another request.
+        for connection in self._half_asked.look((each, each.cycle) for each in connections if _is_half_asked(each)):
+            connection.shutdown()
+        waiting = ((each, each.transport.get_write_buffer_size()) for each in connections)
+        for connection in self._unread.look((each, size) for each, size in waiting if size):
+            # To close it would wait for its client to read.
+            connection.transport.abort()
 
-        uvicorn's own timer is for idle connections: the first byte of a request stops it, and before the first request
-        there is none.
-        """
+
+class _Unchanged:
+    """Finds the connections that have been in the same state for too long."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._since: dict[tuple[HttpToolsProtocol, object], float] = {}
+
+    def look(self, states: Iterable[tuple[HttpToolsProtocol, object]]) -> list[HttpToolsProtocol]:
+        """Return those of these connections whose state was the same at every look for that long."""
         now = asyncio.get_running_loop().time()
-        half_asked = [(each, each.cycle) for each in self.server_state.connections if _is_half_asked(each)]
-        self._half_asked = {each: self._half_asked.get(each, now) for each in half_asked}
-        for (connection, _), since in self._half_asked.items():
-            if now - since >= IDLE_CONNECTION_S:
-                connection.shutdown()
+        self._since = {state: self._since.get(state, now) for state in states}
+        return [connection for (connection, _), since in self._since.items() if now - since >= self._most_s]
 
 
-def _is_half_asked(connection: object) -> TypeGuard[HttpToolsProtocol]:
-    """Tell whether a connection waits for its client alone, without a timer: no answer is due on it."""
-    if not isinstance(connection, HttpToolsProtocol) or connection.timeout_keep_alive_task is not None:
-        return False
-    return connection.cycle is None or connection.cycle.response_complete
+def _is_half_asked(connection: HttpToolsProtocol) -> bool:
+    """Tell whether a connection waits for a request, and uvicorn has no timer for it.
+
+    It has one for idle connections: the first byte of a request stops it, and before the first request there is none.
+    """
+    answered = connection.cycle is None or connection.cycle.response_complete
+    return answered and connection.timeout_keep_alive_task is None
 
 
 def _look_for_the_vanished(listener: socket.socket) -> None:
