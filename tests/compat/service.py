@@ -127,6 +127,12 @@ INGRESS = (
         tests=("tests/real/test_ingress_routes.py::test_a_wrong_route_or_verb_is_an_openai_error",),
     ),
     Requirement(
+        id="ingress.offers",
+        sentence="A client that offers HTTP/2 in plain text, as Java's own does, is answered in HTTP/1.1.",
+        source=CLIENTS,
+        tests=("tests/web/test_http_protocol.py::test_a_request_that_offers_http_2_keeps_its_body_in_any_pieces",),
+    ),
+    Requirement(
         id="ingress.request-id",
         sentence="Every answer has `x-request-id`: the client's own if it sent one, else a fresh one.",
         source=DEBUGGING,

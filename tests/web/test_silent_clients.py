@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,44 +12,17 @@ from starlette.routing import Route, Router
 from starlette.types import Message
 
 from tests.web.passing_time import PassingTime
+from tests.web.raw_connection import Connection, connected
 from turnbridge.web.ingress import BODY_SILENCE_S, read_body, wrap
 from turnbridge.web.metrics import Metrics
-from turnbridge.web.serving import IDLE_CONNECTION_S, HttpServer
+from turnbridge.web.serving import IDLE_CONNECTION_S
 
 pytestmark = pytest.mark.anyio
 
-TIMEOUT_S = 3
 LIMIT = 1024 * 1024
 HEAD = b"POST /echo HTTP/1.1\r\nhost: here\r\nauthorization: Bearer right-key\r\n"
 # Longer than any silence is borne with.
 LONG_S = 3 * IDLE_CONNECTION_S
-
-
-@dataclass
-class Line:
-    """A connection to a server, from the client's end."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    heard: "asyncio.Queue[bytes]"
-    """What the server has taken of bodies."""
-
-    async def send(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """Return the next answer."""
-        async with asyncio.timeout(TIMEOUT_S):
-            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
-            status, *lines = head.rstrip().split("\r\n")
-            headers = dict(line.split(": ", 1) for line in lines)
-            return int(status.split()[1]), headers, await self.reader.readexactly(int(headers["content-length"]))
-
-    async def closed(self) -> bool:
-        """Wait until the server has closed the connection, and tell that it said nothing more."""
-        async with asyncio.timeout(TIMEOUT_S):
-            return await self.reader.read() == b""
 
 
 @dataclass
@@ -72,22 +43,10 @@ class Echo:
         return Response(body)
 
 
-@contextlib.asynccontextmanager
-async def line_to(echo: Echo) -> AsyncIterator[Line]:
-    """Serve on a free loopback port, and connect to it."""
-    app = wrap(Router([Route("/echo", echo.__call__, methods=["POST"])]), api_key="right-key", metrics=Metrics())
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        server = HttpServer(app)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
-        try:
-            yield Line(reader, writer, echo.heard)
-        finally:
-            writer.close()
-            server.stop(at_once=True)
-            await serving
+def line_to(echo: Echo) -> contextlib.AbstractAsyncContextManager[Connection]:
+    """Serve it, and connect."""
+    routes = Router([Route("/echo", echo.__call__, methods=["POST"])])
+    return connected(wrap(routes, api_key="right-key", metrics=Metrics()))
 
 
 @pytest.fixture

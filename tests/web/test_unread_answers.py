@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.web.passing_time import PassingTime
+from tests.web.raw_connection import PATIENCE_S, Connection, connected
 from turnbridge.web.leaving import Client
-from turnbridge.web.serving import IDLE_CONNECTION_S, UNREAD_S, HttpServer
+from turnbridge.web.serving import IDLE_CONNECTION_S, UNREAD_S
 
 pytestmark = pytest.mark.anyio
 
-TIMEOUT_S = 10
 # More than the system itself holds between two ends of a connection.
 PIECE = 5_000_000
 PIECES = 8
@@ -43,25 +42,16 @@ async def endless(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def asked(
-    app: ASGIApp, request: bytes
-) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Serve on a free loopback port, and ask for something there."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        server = HttpServer(app)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        reader, writer = await asyncio.open_connection(*listener.getsockname())
+async def asked(app: ASGIApp, request: bytes) -> AsyncIterator[Connection]:
+    """Serve, ask for something, and read until the answer's headers have come."""
+    async with connected(app) as connection:
+        await connection.send(request)
+        async with asyncio.timeout(PATIENCE_S):
+            await connection.reader.readuntil(b"\r\n\r\n")
         try:
-            writer.write(request)
-            async with asyncio.timeout(TIMEOUT_S):
-                await reader.readuntil(b"\r\n\r\n")
-            yield server, reader, writer
+            yield connection
         finally:
-            writer.transport.abort()
-            server.stop(at_once=True)
-            await serving
+            connection.writer.transport.abort()
 
 
 @pytest.mark.parametrize(
@@ -73,20 +63,21 @@ async def test_who_takes_nothing_of_an_answer_any_more_is_given_up(
     app: ASGIApp, request_: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = PassingTime(monkeypatch)
-    async with asked(app, request_) as (server, _, _):
+    async with asked(app, request_) as connection:
+        state = connection.server.server_state
         await time.go_on(UNREAD_S - 10)
-        assert len(server.server_state.connections) == 1
+        assert len(state.connections) == 1
         await time.go_on(20)
-        assert (server.server_state.connections, server.server_state.tasks) == (set(), set())
+        assert (state.connections, state.tasks) == (set(), set())
 
 
 async def test_who_takes_an_answer_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     time = PassingTime(monkeypatch)
-    async with asked(whole, ASKED) as (_, reader, _):
+    async with asked(whole, ASKED) as connection:
         for _ in range(PIECES):
             await time.go_on(UNREAD_S - 10)
-            async with asyncio.timeout(TIMEOUT_S):
-                assert await reader.readexactly(PIECE) == b"x" * PIECE
+            async with asyncio.timeout(PATIENCE_S):
+                assert await connection.reader.readexactly(PIECE) == b"x" * PIECE
 
 
 async def test_a_stream_that_has_nothing_to_say_is_not_one_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +89,8 @@ async def test_a_stream_that_has_nothing_to_say_is_not_one_that_nobody_reads(mon
         await go_on.wait()
         await send({"type": "http.response.body", "body": b"At last."})
 
-    async with asked(thoughtful, ASKED) as (_, reader, _):
+    async with asked(thoughtful, ASKED) as connection:
         await time.go_on(3 * max(UNREAD_S, IDLE_CONNECTION_S))
         go_on.set()
-        async with asyncio.timeout(TIMEOUT_S):
-            assert await reader.readuntil(b"0\r\n\r\n") == b"8\r\nAt last.\r\n0\r\n\r\n"
+        async with asyncio.timeout(PATIENCE_S):
+            assert await connection.reader.readuntil(b"0\r\n\r\n") == b"8\r\nAt last.\r\n0\r\n\r\n"

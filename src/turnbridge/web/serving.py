@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from turnbridge.web.http_protocol import HttpProtocol
 
 # How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
@@ -40,6 +41,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 lifespan="off",
                 server_header=False,
+                http=HttpProtocol,
                 # A request for a WebSocket is answered, and logged, like any other GET.
                 ws="none",
                 # Nothing here depends on what a proxy says of its clients.
@@ -76,7 +78,7 @@ class HttpServer(uvicorn.Server):
 
     def _part_with_the_silent(self) -> None:
         """Close the connections whose next request stops within its headers, and those whose answer is not read."""
-        connections = [each for each in self.server_state.connections if isinstance(each, HttpToolsProtocol)]
+        connections = [each for each in self.server_state.connections if isinstance(each, HttpProtocol)]
         # Another cycle is another request.
         for connection in self._half_asked.look((each, each.cycle) for each in connections if _is_half_asked(each)):
             connection.shutdown()
@@ -91,16 +93,16 @@ class _Unchanged:
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
-        self._since: dict[tuple[HttpToolsProtocol, object], float] = {}
+        self._since: dict[tuple[HttpProtocol, object], float] = {}
 
-    def look(self, states: Iterable[tuple[HttpToolsProtocol, object]]) -> list[HttpToolsProtocol]:
+    def look(self, states: Iterable[tuple[HttpProtocol, object]]) -> list[HttpProtocol]:
         """Return those of these connections whose state was the same at every look for that long."""
         now = asyncio.get_running_loop().time()
         self._since = {state: self._since.get(state, now) for state in states}
         return [connection for (connection, _), since in self._since.items() if now - since >= self._most_s]
 
 
-def _is_half_asked(connection: HttpToolsProtocol) -> bool:
+def _is_half_asked(connection: HttpProtocol) -> bool:
     """Tell whether a connection waits for a request, and uvicorn has no timer for it.
 
     It has one for idle connections: the first byte of a request stops it, and before the first request there is none.

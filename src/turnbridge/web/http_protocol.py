@@ -1,0 +1,41 @@
+"""One connection of the HTTP server: uvicorn's own, but for clients that offer to speak another protocol."""
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """A connection on which HTTP/1.1 is spoken, whatever else its client would like.
+
+    Java's own HTTP client offers HTTP/2 (`Upgrade: h2c`) with its first requests, and so does what is built on it. A
+    server may pass over such an offer; but uvicorn's parser takes what follows for the other protocol, and the request
+    loses its body. So its head is parsed again without the offer.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come."""
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as end_of_head:
+            # CONNECT ends here, too; it is a request like any other that is not served.
+            if self._should_upgrade():
+                self._pass_over_the_offer(data[end_of_head.args[0] :])
+        except httptools.HttpParserError:
+            message = "Invalid HTTP request received."
+            self.logger.warning(message)
+            self.send_400_response(message)
+
+    def _should_upgrade(self) -> bool:
+        """Tell whether something was offered; uvicorn then does nothing with the request."""
+        return self._get_upgrade() is not None
+
+    def _pass_over_the_offer(self, rest: bytes) -> None:
+        head = [f"{self.scope['method']} ".encode(), self.url, f" HTTP/{self.scope['http_version']}\r\n".encode()]
+        for name, value in self.headers:
+            if name != b"upgrade":
+                head += [name, b": ", value, b"\r\n"]
+        self.parser = httptools.HttpRequestParser(self)
+        # As uvicorn does with its own.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(b"".join([*head, b"\r\n", rest]))
