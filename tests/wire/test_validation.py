@@ -50,6 +50,15 @@ def test_a_body_is_read_as_it_is() -> None:
     assert parse_body(b' {"a": [1, 2.5, true, null, "\\u00e9"], "b": {}} ') == {"a": [1, 2.5, True, None, "é"], "b": {}}
 
 
+def test_a_mark_of_its_encoding_before_a_body_is_passed_over() -> None:
+    assert parse_body('\ufeff{"a": 1}'.encode()) == {"a": 1}
+
+
+def test_a_body_in_another_encoding_is_told_which_to_use() -> None:
+    with pytest.raises(InvalidRequest, match=r"it is not UTF-8\. Send it in that encoding\."):
+        parse_body('{"a": "ü"}'.encode("latin-1"))
+
+
 @pytest.mark.parametrize(
     ("value", "param", "message", "code", "place"),
     [

@@ -1,5 +1,6 @@
 """A client's JSON → typed values, with every mistake told as OpenAI tells it: what is wrong, and where."""
 
+import codecs
 import re
 from typing import TypeVar
 
@@ -16,8 +17,14 @@ _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
 def parse_body(body: bytes) -> JsonObject:
     """Return the request's JSON object."""
     try:
-        value: Json = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # Some programs on Windows begin every text with that mark.
+        value: Json = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            "We could not parse the JSON body of your request: it is not UTF-8. Send it in that encoding.",
+            code="invalid_json",
+        ) from error
+    except msgspec.DecodeError as error:
         raise InvalidRequest(
             f"We could not parse the JSON body of your request: {error}. The API expects a JSON object.",
             code="invalid_json",
