@@ -1,6 +1,7 @@
 """What the gateway's own process holds, and how soon it listens."""
 
 import asyncio
+import compileall
 import statistics
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from itertools import cycle
 from pathlib import Path
 
 from bench.client import ASK, CHAT, DELTAS, HOLD, RESPONSES, Client
-from bench.processes import NOBODY, gateway_alone
+from bench.processes import NOBODY, ROOT, gateway_alone
 from bench.report import Section, at_most, table
 from soak.gateway import gateway_process
 from soak.processes import resident_mb
@@ -25,6 +26,8 @@ FIRST_REQUESTS = 200
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure an idle gateway, one that has served many requests, and one with many open streams."""
+    # As after a user's first start. Where Python may not write bytecode, each start would compile what has changed.
+    compileall.compile_dir(ROOT / "src", quiet=1)
     homes = [directory / f"start-{number}" for number in range(2 if quick else STARTS)]
     first, second = [await _start(home) for home in homes], [await _start(home) for home in homes]
     listening = [start.listens_s for start in (*first, *second)]
