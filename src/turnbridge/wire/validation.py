@@ -47,14 +47,14 @@ def convert(value: Json, shape: type[T], *, param: str = "") -> T:
 def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type[msgspec.Struct]) -> list[str]:
     """Return the names in `body` that `shape` does not know and that carry a value.
 
-    `inside` are the shapes of objects in it. There, nothing is lost with what is merely switched off.
+    `inside` are the shapes of objects in it. What is switched off counts, too: it may be on by default.
     """
     known = shape.__struct_encode_fields__
     unknown = [name for name, value in body.items() if name not in known and value is not None]
     for place, inner in inside.items():
         given = body.get(place)
         if isinstance(given, dict):
-            unknown += [f"{place}.{name}" for name in unknown_fields(given, inner) if given[name] is not False]
+            unknown += [f"{place}.{name}" for name in unknown_fields(given, inner)]
     return unknown
 
 

@@ -163,6 +163,7 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
         replace(PLAIN, effort="low", ignored=("reasoning.context", "stream_options.include_obfuscation")),
     ),
     ({"stream_options": {"include_obfuscation": False, "other": None}}, PLAIN),
+    ({"reasoning": {"enabled": False}}, replace(PLAIN, ignored=("reasoning.enabled",))),
     (
         {"metadata": {"team": "a"}, "user": "u", "safety_identifier": "s"},
         replace(PLAIN, metadata={"team": "a", "user": "u", "safety_identifier": "s"}),

@@ -179,6 +179,7 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({"reasoning": {"effort": "xhigh", "summary": "detailed"}}, replace(PLAIN, effort="xhigh", summary="detailed")),
     ({"reasoning": {"generate_summary": "auto"}}, replace(PLAIN, summary="auto")),
     ({"reasoning": {"effort": None, "summary": None}}, PLAIN),
+    ({"reasoning": {"enabled": False}}, replace(PLAIN, ignored=("reasoning.enabled",))),
     ({"text": {"verbosity": "low"}}, replace(PLAIN, verbosity="low")),
     ({"text": {"format": {"type": "text"}}}, PLAIN),
     (

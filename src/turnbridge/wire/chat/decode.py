@@ -122,9 +122,11 @@ def _ignored(body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder,
     """Return what of the request nobody can meet."""
     # The name of a function is in its call, too.
     named = [i for i, said in enumerate(request.messages or []) if said.name and said.role not in ("tool", "function")]
+    padded = request.stream_options is not None and request.stream_options.include_obfuscation
     return (
         *parameters.unmet(body, UNMET | (UNMET_BESIDE_FUNCTIONS if legacy else UNMET_BESIDE_TOOLS)),
         *unknown_fields(body, schema.ChatRequest, reasoning=schema.Reasoning, stream_options=schema.StreamOptions),
+        *(("stream_options.include_obfuscation",) if padded else ()),
         *parts.ignored,
         *(f"messages[{index}].name" for index in named),
         *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),

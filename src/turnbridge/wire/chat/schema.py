@@ -43,6 +43,7 @@ class StreamOptions(msgspec.Struct):
     """`stream_options`"""
 
     include_usage: bool | None = None
+    include_obfuscation: bool | None = None
 
 
 class ChatRequest(msgspec.Struct):
