@@ -76,10 +76,11 @@ def continued(*items: Item) -> TurnRequest:
         (NARRATED, *TOLD),
         (THOUGHT, NARRATED, SEARCH, *TOLD),
         (replace(THOUGHT, encrypted=None), *TOLD),
+        (replace(THOUGHT, summary=()), *TOLD),
         (said("I look.\n\nWait.", "assistant"), *TOLD[1:]),
         (ANSWERED, call("a", '{ "n" : 1 }'), call("b")),
     ],
-    ids=["chat", "narrated", "whole", "without secrets", "joined", "arguments written anew"],
+    ids=["chat", "narrated", "whole", "without secrets", "without summaries", "joined", "arguments written anew"],
 )
 async def test_a_request_with_a_true_account_and_all_outputs_goes_on(account: tuple[Item, ...]) -> None:
     calls, waiting = parked()
@@ -243,9 +244,10 @@ async def test_the_models_own_words_are_put_back_into_a_history() -> None:
         (said("hi"), *TOLD[:2], output("a")),
         (said("hi"), call("x"), output("x")),
         (said("hi"), THOUGHT, said("Hm?"), *TOLD, *OUTPUTS),
+        (said("hi"), replace(THOUGHT, summary=()), said("Hm?"), *TOLD, *OUTPUTS),
         (RawItem(item={"type": "custom_tool_call", "call_id": "a"}), said("hi", "assistant")),
     ],
-    ids=["edited", "a call dropped", "unknown", "a thought moved", "others' items"],
+    ids=["edited", "a call dropped", "unknown", "a thought moved", "a part of it moved", "others' items"],
 )
 async def test_a_history_that_tells_it_otherwise_is_left_as_it_is(history: tuple[Item, ...]) -> None:
     calls, _ = parked()

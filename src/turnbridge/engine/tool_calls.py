@@ -59,10 +59,7 @@ class Leg:
     def _could_tell(self, item: Item) -> bool:
         """Tell whether an item may stand in a true account; texts and calls are compared as a whole."""
         if isinstance(item, Reasoning):
-            # Clients that did not ask for the encrypted content have nothing to give back.
-            thoughts = [thought for thought in self.items if isinstance(thought, Reasoning)]
-            known = thoughts if item.encrypted is not None else [replace(each, encrypted=None) for each in thoughts]
-            return item in known
+            return any(item in _accounts(thought) for thought in self.items if isinstance(thought, Reasoning))
         if isinstance(item, RawItem):
             return item in self.items
         return _is_comparable(item)
@@ -212,9 +209,17 @@ class OpenCalls:
         self._characters -= size(self._legs.pop(key).items)
 
 
+def _accounts(thought: Reasoning) -> frozenset[Reasoning]:
+    """Return how clients tell a thought: some do not ask for its encrypted content, some drop its summary."""
+    summaries, secrets = (thought.summary, ()), (thought.encrypted, None)
+    return frozenset(replace(thought, summary=s, encrypted=e) for s in summaries for e in secrets)
+
+
 def _moved(leg: Leg, said: Sequence[Item], before: Set[Reasoning]) -> bool:
     """Tell whether the client put a thought of this leg elsewhere, so that it would be said twice."""
-    return any(isinstance(item, Reasoning) and item in before and item not in said for item in leg.items)
+    told = {item for item in said if isinstance(item, Reasoning)}
+    thoughts = (_accounts(item) for item in leg.items if isinstance(item, Reasoning))
+    return any(not accounts.isdisjoint(before) and accounts.isdisjoint(told) for accounts in thoughts)
 
 
 def _split(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], list[FunctionCallOutput]]:
