@@ -90,6 +90,14 @@ async def test_a_request_with_a_true_account_and_all_outputs_goes_on(account: tu
     assert waiting.alive
 
 
+@pytest.mark.parametrize("text", ["", "\n", " "])
+async def test_a_call_without_a_text_may_be_told_with_a_blank_one(text: str) -> None:
+    calls, _ = parked(Leg(items=(THOUGHT, call("a")), shown=("a",)))
+    account = said(text, "assistant"), call("a"), output("a")
+    assert restored(calls, account) == (THOUGHT, call("a"), output("a"))
+    assert calls.claim(continued(*account)) is not None
+
+
 @pytest.mark.parametrize(
     "items",
     [

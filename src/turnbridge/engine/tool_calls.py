@@ -257,4 +257,5 @@ def _texts(items: Sequence[Item], *, narrated: bool = True) -> str:
         for item in items
         if isinstance(item, Message) and item.role == "assistant" and (narrated or item.phase != NARRATION)
     )
-    return BETWEEN_MESSAGES.join(text for text in spoken if text)
+    # Some clients write a space or a new line where a call came without a text.
+    return BETWEEN_MESSAGES.join(text for text in spoken if text.strip())
