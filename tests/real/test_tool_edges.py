@@ -249,6 +249,31 @@ async def test_thoughts_that_the_client_leaves_out_are_still_there(bridge: Bridg
     assert inputs(bridge)[-1] == whole
 
 
+async def test_thoughts_that_come_back_without_their_summary_are_the_same_thoughts(bridge: Bridge) -> None:
+    history = await asked_and_answered(bridge)
+    whole = as_shown(history)
+    told = [{**item, "summary": []} if item.get("type") == "reasoning" else item for item in history]
+    await ask(bridge, "responses", told, instructions="Be kind.")
+    assert threads(bridge) == 1
+    assert inputs(bridge)[-1] == whole
+
+
+async def test_a_blank_text_beside_a_call_does_not_cost_the_thoughts(bridge: Bridge) -> None:
+    bridge.script(answer(reasoning(["Hm."], encrypted="SECRET"), ROME), SUNNY)
+    history: list[Any] = [HI]
+    await ask(bridge, "chat", history)
+    history[-1]["content"] = "\n"
+    await ask(bridge, "chat", [*history, output_item("chat", "call_1", "sunny")])
+    first, last = inputs(bridge)
+    assert threads(bridge) == 1
+    assert last == [
+        *(first if isinstance(first, list) else []),
+        bare(reasoning(["Hm."], encrypted="SECRET").item),
+        bare(ROME.item),
+        output_item("responses", "call_1", "sunny"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("outputs", "words"),
     [
