@@ -16,6 +16,9 @@ new_venv = "$$python" -m venv .venv
 pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check
 endif
 
+# Where it is set, every run and every program that a test starts would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install run test check fix lock upgrade clean node codex-old
 
