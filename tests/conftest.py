@@ -1,12 +1,18 @@
 """What every test shares."""
 
 import gc
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from turnbridge.appserver import pool
+from turnbridge import selfcheck
+from turnbridge.appserver import capabilities, pool
+from turnbridge.appserver.worker import start_worker
+from turnbridge.codex import codex_with
+from turnbridge.settings import load_settings
 
 # How long an example takes says more about the machine than about the code. The examples are always the same, so that a
 # run tells of the tree and not of chance; `--hypothesis-profile=curious` looks for others.
@@ -36,3 +42,29 @@ def patience_with_starts() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "START_PATIENCE_S", START_PATIENCE_S)
         yield
+
+
+@pytest.fixture(scope="session")
+async def learned(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> Path:
+    """Return what a gateway keeps of what it learns about its Codex when it starts for the first time."""
+    del anyio_backend  # Named so that its scope is this one's.
+    data_dir = tmp_path_factory.mktemp("learned")
+    spec, prepare = codex_with(load_settings(PROXY_DATA_DIR=data_dir), provider="http://127.0.0.1:9/v1")
+    prepare()
+    with pytest.MonkeyPatch.context() as patch:
+        # What this process knows already would not be written.
+        patch.setattr(capabilities, "_known", {})
+        patch.setattr(selfcheck, "_known", {})
+        worker = await start_worker(spec)
+        try:
+            await selfcheck.check(spec, worker)
+        finally:
+            await worker.process.stop()
+    return spec.notes_dir
+
+
+@pytest.fixture
+def started_before(tmp_path: Path, learned: Path) -> Path:
+    """Return a directory for a gateway that does not start for the first time, which takes two seconds more."""
+    shutil.copytree(learned, tmp_path / "data" / "binaries")
+    return tmp_path

@@ -313,14 +313,14 @@ async def test_a_second_start_has_the_same_key_and_knows_its_codex_already(tmp_p
     assert names_in(tmp_path) == ["data"], "nothing is written anywhere else"
 
 
-async def test_a_key_that_the_user_chose_is_not_printed(tmp_path: Path) -> None:
-    async with serving(tmp_path, PROXY_API_KEY="sk-my-own-secret") as gateway, httpx2.AsyncClient() as client:
+async def test_a_key_that_the_user_chose_is_not_printed(started_before: Path) -> None:
+    async with serving(started_before, PROXY_API_KEY="sk-my-own-secret") as gateway, httpx2.AsyncClient() as client:
         await gateway.ready()
         headers = {"authorization": "Bearer sk-my-own-secret"}
         assert (await client.get(f"{gateway.url}/v1/models", headers=headers)).status_code == 200
         ended = await gateway.end(signal.SIGTERM)
     assert "sk-my-own-secret" not in gateway.printed + ended.out + ended.err
-    assert not (tmp_path / "data" / "api-key").exists()
+    assert not (started_before / "data" / "api-key").exists()
 
 
 @pytest.mark.parametrize(("number", "ready"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGINT, False)])
@@ -336,8 +336,8 @@ async def test_a_signal_ends_everything_cleanly(tmp_path: Path, number: signal.S
     assert "Traceback" not in ended.err
 
 
-async def test_a_codex_that_hangs_does_not_outlive_the_gateway(tmp_path: Path) -> None:
-    async with serving(tmp_path) as gateway:
+async def test_a_codex_that_hangs_does_not_outlive_the_gateway(started_before: Path) -> None:
+    async with serving(started_before) as gateway:
         await gateway.ready()
         for pid in gateway.codex_pids():
             os.kill(pid, signal.SIGSTOP)
@@ -345,8 +345,8 @@ async def test_a_codex_that_hangs_does_not_outlive_the_gateway(tmp_path: Path) -
         assert (ended.status, gateway.codex_pids()) == (0, [])
 
 
-async def test_a_gateway_that_is_killed_leaves_no_codex_behind(tmp_path: Path) -> None:
-    async with serving(tmp_path) as gateway:
+async def test_a_gateway_that_is_killed_leaves_no_codex_behind(started_before: Path) -> None:
+    async with serving(started_before) as gateway:
         await gateway.ready()
         assert gateway.codex_pids()
         await gateway.end(signal.SIGKILL)

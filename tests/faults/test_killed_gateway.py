@@ -37,10 +37,10 @@ async def ended(http: httpx2.AsyncClient, response_id: str) -> JsonObject:
                 return found
 
 
-async def test_a_response_in_the_background_has_failed_after_its_gateway_was_killed(tmp_path: Path) -> None:
+async def test_a_response_in_the_background_has_failed_after_its_gateway_was_killed(started_before: Path) -> None:
     endless = answer(message("begun", pieces=["begun", Wait(gate=asyncio.Event())]))
     async with ScriptedModel(lambda _: endless) as model:
-        async with gateway_process(tmp_path, model.base_url, ONE) as gateway, gateway.client() as http:
+        async with gateway_process(started_before, model.base_url, ONE) as gateway, gateway.client() as http:
             await gateway.ready()
             asked: JsonObject = {"model": "gpt-5.5", "input": "hi", "background": True}
             begun = (await http.post(RESPONSES, json=asked)).json()
@@ -48,13 +48,13 @@ async def test_a_response_in_the_background_has_failed_after_its_gateway_was_kil
             gateway.send(signal.SIGKILL)
             await gateway.process.wait()
         # However long the other one takes to start.
-        await set_lease(tmp_path / "data", begun["id"], time.time() + HOUR_S)
+        await set_lease(started_before / "data", begun["id"], time.time() + HOUR_S)
         model.respond = lambda _: answer(message("Well."))
-        async with gateway_process(tmp_path, model.base_url, ONE) as gateway, gateway.client() as http:
+        async with gateway_process(started_before, model.base_url, ONE) as gateway, gateway.client() as http:
             await gateway.ready()
             # Its gateway might still be there, for all that the other one knows.
             assert (await http.get(f"{RESPONSES}/{begun['id']}")).json()["status"] == "queued"
-            await set_lease(tmp_path / "data", begun["id"], time.time() - 1)
+            await set_lease(started_before / "data", begun["id"], time.time() - 1)
             failed = await ended(http, begun["id"])
             error: JsonObject = {"code": "server_error", "message": LOST}
             assert failed == {**begun, "status": "failed", "error": error}
@@ -106,18 +106,18 @@ async def ask_on(http: httpx2.AsyncClient, name: str, heard: dict[str, JsonObjec
             previous, number = response["id"], number + 1
 
 
-async def test_every_answer_that_was_read_is_kept_and_none_is_half_there(tmp_path: Path) -> None:
+async def test_every_answer_that_was_read_is_kept_and_none_is_half_there(started_before: Path) -> None:
     heard: dict[str, JsonObject] = {}
     async with ScriptedModel(respond) as model:
         for moment in (10, 35):
-            async with gateway_process(tmp_path, model.base_url, ONE) as gateway, gateway.client() as http:
+            async with gateway_process(started_before, model.base_url, ONE) as gateway, gateway.client() as http:
                 await gateway.ready()
                 clients = [asyncio.ensure_future(ask_on(http, f"{moment}-{n}", heard)) for n in range(4)]
                 async with asyncio.timeout(PATIENCE_S):
                     await model.until(asked_for(moment))
                 gateway.send(signal.SIGKILL)
                 await asyncio.gather(*clients)
-    store = await open_store(store_url(tmp_path / "data"))
+    store = await open_store(store_url(started_before / "data"))
     try:
         kept = [line["body"] async for line in store.export() if line["kind"] == "response"]
         for response in kept:

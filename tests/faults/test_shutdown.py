@@ -90,8 +90,8 @@ async def begin(http: httpx2.AsyncClient, path: str) -> "asyncio.Task[Ending]":
     return asked
 
 
-async def test_running_turns_finish_while_new_ones_are_refused(tmp_path: Path) -> None:
-    async with running(tmp_path, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
+async def test_running_turns_finish_while_new_ones_are_refused(started_before: Path) -> None:
+    async with running(started_before, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
         turns = [await begin(http, CHAT), await begin(http, RESPONSES)]
         turns += [
             asyncio.ensure_future(ask(http, CHAT, body(CHAT, "silent", stream=stream))) for stream in (True, False)
@@ -108,8 +108,8 @@ async def test_running_turns_finish_while_new_ones_are_refused(tmp_path: Path) -
         assert await ended(gateway, within_s=AT_ONCE_S) == 0
 
 
-async def test_a_gateway_that_is_being_stopped_is_alive_and_not_ready(tmp_path: Path) -> None:
-    async with running(tmp_path, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
+async def test_a_gateway_that_is_being_stopped_is_alive_and_not_ready(started_before: Path) -> None:
+    async with running(started_before, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
         turn = await begin(http, CHAT)
         gateway.send(signal.SIGTERM)
         while (await ask(http, RESPONSES, body(RESPONSES, "well"))).status == 200:
@@ -121,10 +121,10 @@ async def test_a_gateway_that_is_being_stopped_is_alive_and_not_ready(tmp_path: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so(
-    tmp_path: Path, number: signal.Signals
+    started_before: Path, number: signal.Signals
 ) -> None:
     async with (
-        running(tmp_path, PROXY_DRAIN_S=0.5, PROXY_MAX_TURNS=5) as (gateway, model),
+        running(started_before, PROXY_DRAIN_S=0.5, PROXY_MAX_TURNS=5) as (gateway, model),
         gateway.client() as http,
     ):
         begun = [await begin(http, CHAT), await begin(http, RESPONSES)]
@@ -144,8 +144,8 @@ async def test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so(
         assert time.monotonic() - began < 0.5 + AT_ONCE_S
 
 
-async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
-    async with running(tmp_path, PROXY_DRAIN_S=60) as (gateway, _), gateway.client() as http:
+async def test_a_second_signal_stops_at_once(started_before: Path) -> None:
+    async with running(started_before, PROXY_DRAIN_S=60) as (gateway, _), gateway.client() as http:
         turn = await begin(http, CHAT)
         gateway.send(signal.SIGTERM)
         while (await ask(http, RESPONSES, body(RESPONSES, "well"))).status == 200:
@@ -157,9 +157,9 @@ async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["idle", "silent", "begun", "look", "script"])
-async def test_no_codex_survives_a_gateway_that_is_killed(tmp_path: Path, stage: str) -> None:
+async def test_no_codex_survives_a_gateway_that_is_killed(started_before: Path, stage: str) -> None:
     native = {"PROXY_TOOL_MODE": "native"} if stage == "script" else {}
-    async with running(tmp_path, **native) as (gateway, model), gateway.client() as http:
+    async with running(started_before, **native) as (gateway, model), gateway.client() as http:
         model_name = "gpt-6.1-sol" if stage == "script" else "gpt-5.5"
         asked: JsonObject = {**body(RESPONSES, stage, stream=True), "tools": [LOOK], "model": model_name}
         turn = asyncio.ensure_future(ask(http, RESPONSES, asked) if stage != "idle" else asyncio.sleep(0))

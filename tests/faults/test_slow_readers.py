@@ -71,12 +71,12 @@ async def test_a_turn_that_nobody_reads_is_interrupted_and_logged(
     ids=["many pieces", "large pieces", "large pieces of two"],
 )
 async def test_the_memory_for_an_answer_that_nobody_reads_is_bounded(
-    tmp_path: Path, choices: int, pieces: int, size: int
+    started_before: Path, choices: int, pieces: int, size: int
 ) -> None:
     """In a process of its own, whose memory nobody else uses."""
     async with (
         ScriptedModel(respond(flood(pieces, size))) as model,
-        gateway_process(tmp_path, model.base_url, {"WORKER_COUNT": 1}) as gateway,
+        gateway_process(started_before, model.base_url, {"WORKER_COUNT": 1}) as gateway,
     ):
         await gateway.ready()
         before = resident_mb(gateway.pid)
