@@ -30,8 +30,9 @@ install: .venv/.run ## Put the turnbridge command into .venv
 run: install ## Serve the demo: a scripted model behind the real Codex, no account needed
 	@exec .venv/bin/turnbridge serve --demo $(ARGS)
 
+# One process more than the cores of a small machine: for a third of its time, a test of the real Codex waits.
 test: check node codex-old ## Check, then run the tests
-	.venv/bin/pytest -n 2 --inline-snapshot=disable $(ARGS)
+	.venv/bin/pytest -n 3 --inline-snapshot=disable $(ARGS)
 
 check: .venv/.dev ## Format, lint, types and the direction of imports
 	.venv/bin/ruff format --check --quiet
