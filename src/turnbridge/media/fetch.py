@@ -106,20 +106,17 @@ class GuardedFetcher:
     """Fetches https URLs from public hosts, directly: proxies named in the environment are not used."""
 
     def __init__(
-        self, *, limits: FetchLimits, resolver: Resolver, allowed: AddressCheck, ssl_context: ssl.SSLContext
+        self, *, limits: FetchLimits, resolver: Resolver, allowed: AddressCheck, ssl_context: ssl.SSLContext | None
     ) -> None:
         self._limits = limits
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl_context,
-            max_connections=None,
-            # No connection is kept: each request resolves and checks its host anew.
-            max_keepalive_connections=0,
-            network_backend=GuardedBackend(resolver, allowed),
-        )
+        self._backend = GuardedBackend(resolver, allowed)
+        self._ssl_context = ssl_context
+        self._opened: httpcore2.AsyncConnectionPool | None = None
 
     async def aclose(self) -> None:
         """Close what is still open."""
-        await self._pool.aclose()
+        if self._opened is not None:
+            await self._opened.aclose()
 
     async def get(self, url: str) -> Fetched:
         """Return what the URL leads to, within the limits."""
@@ -135,6 +132,20 @@ class GuardedFetcher:
                 raise FetchFailed("The certificate of its host is not valid. Use another host.") from error
             raise FetchFailed("The connection failed. Try again, or send the content itself.") from error
 
+    async def _pool(self) -> httpcore2.AsyncConnectionPool:
+        """Return what connects. To read the system's certificates takes 40 ms, and most gateways never need them."""
+        if self._opened is None:
+            ssl_context = self._ssl_context or await asyncio.to_thread(httpcore2.default_ssl_context)
+            # Somebody who came meanwhile may have been sooner.
+            self._opened = self._opened or httpcore2.AsyncConnectionPool(
+                ssl_context=ssl_context,
+                max_connections=None,
+                # No connection is kept: each request resolves and checks its host anew.
+                max_keepalive_connections=0,
+                network_backend=self._backend,
+            )
+        return self._opened
+
     async def _follow(self, url: str) -> Fetched:
         for _ in range(self._limits.redirects + 1):
             answer = await self._ask(url)
@@ -147,7 +158,8 @@ class GuardedFetcher:
         """Return what is there, or the URL to go on with."""
         target = parse_url(url)
         host = b"[%b]" % target.host if b":" in target.host else target.host
-        async with self._pool.stream(
+        pool = await self._pool()
+        async with pool.stream(
             "GET",
             target,
             headers=[(b"host", host), *_HEADERS],

@@ -6,8 +6,6 @@ from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-import httpcore2
-
 from turnbridge.media.addresses import AddressCheck, Resolver, is_public, resolve
 from turnbridge.media.fetch import Fetched, FetchFailed, FetchLimits, FetchTooLarge, GuardedFetcher
 from turnbridge.media.files import decode_text, type_name, with_name
@@ -34,7 +32,7 @@ class HttpMediaLoader:
             limits=fetch_limits or FetchLimits(),
             resolver=resolver,
             allowed=allowed,
-            ssl_context=ssl_context or httpcore2.default_ssl_context(),
+            ssl_context=ssl_context,
         )
 
     async def aclose(self) -> None:
