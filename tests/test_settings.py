@@ -158,7 +158,8 @@ def test_a_bad_value_is_refused_with_the_name_of_its_setting_and_what_it_expects
     ("line", "expected"),
     [
         ("PROXY_API_KEY = 12345", "a text"),
-        ("PROXY_DATA_DIR = 1", "a text"),
+        ("PROXY_DATA_DIR = 1", "a path, of a user who exists if it begins with `~`"),
+        ("PROXY_DATA_DIR = '~nobody-of-this-name/x'", "a path, of a user who exists if it begins with `~`"),
         ("PORT = true", "a whole number from 0 to 65535"),
         ("PROXY_DRAIN_S = inf", "a number of at least 0"),
         ("PROXY_CORS_ALLOWED_ORIGINS = [1]", "texts, separated by commas"),

@@ -46,7 +46,10 @@ def _core(kind: inspect.Type) -> inspect.Type:
 def _path(kind: type, value: object) -> Path:
     if kind is not Path or not isinstance(value, str | Path):
         raise TypeError(f"{type(value)} is no path")
-    return Path(value).expanduser().absolute()
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError("There is no such user.") from error
 
 
 def _expected(kind: inspect.Type) -> str:
@@ -63,6 +66,8 @@ def _expected(kind: inspect.Type) -> str:
             return "texts, separated by commas"
         case inspect.DictType():
             return "a table of texts"
+        case inspect.CustomType():
+            return "a path, of a user who exists if it begins with `~`"
         case _:
             return "a text"
 
