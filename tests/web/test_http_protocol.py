@@ -44,8 +44,8 @@ async def test_its_connection_is_kept_for_further_requests_with_and_without_an_o
 
 async def test_requests_that_are_sent_together_are_answered_in_turn() -> None:
     async with connected(told) as connection:
-        await connection.send(OFFERED * 3)
-        assert [(await connection.answer())[2] for _ in range(3)] == [TOLD] * 3
+        await connection.send(OFFERED * 1000)
+        assert [(await connection.answer())[2] for _ in range(1000)] == [TOLD] * 1000
 
 
 async def test_an_offer_in_chunks_is_read_to_its_end() -> None:
@@ -56,7 +56,9 @@ async def test_an_offer_in_chunks_is_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_", [b"CONNECT here:80 HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n"], ids=["tunnel", "nonsense"]
+    "request_",
+    [b"CONNECT here:80 HTTP/1.1\r\n\r\n", b"CONNECT / HTTP/1.1\r\n" + OFFER + b"\r\nmore", b"nonsense\r\n\r\n"],
+    ids=["tunnel", "offered tunnel", "nonsense"],
 )
 async def test_what_cannot_be_a_request_for_us_is_refused(request_: bytes) -> None:
     async with connected(told) as connection:

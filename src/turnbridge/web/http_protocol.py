@@ -15,22 +15,31 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take what has come."""
         self._unset_keepalive_if_required()
+        rest = memoryview(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as end_of_head:
-            # CONNECT ends here, too; it is a request like any other that is not served.
-            if self._should_upgrade():
-                self._pass_over_the_offer(data[end_of_head.args[0] :])
+            while (end_of_head := self._feed(rest)) is not None:
+                rest = rest[end_of_head:]
+                self._pass_over_the_offer()
         except httptools.HttpParserError:
             message = "Invalid HTTP request received."
             self.logger.warning(message)
             self.send_400_response(message)
 
+    def _feed(self, data: bytes | memoryview) -> int | None:
+        """Parse, up to the end of a head that offers something; return where that is."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as end_of_head:
+            offset: int = end_of_head.args[0]
+            # CONNECT ends here, too; it is a request like any other that is not served.
+            return offset if self._should_upgrade() else None
+        return None
+
     def _should_upgrade(self) -> bool:
         """Tell whether something was offered; uvicorn then does nothing with the request."""
         return self._get_upgrade() is not None
 
-    def _pass_over_the_offer(self, rest: bytes) -> None:
+    def _pass_over_the_offer(self) -> None:
         head = [f"{self.scope['method']} ".encode(), self.url, f" HTTP/{self.scope['http_version']}\r\n".encode()]
         for name, value in self.headers:
             if name != b"upgrade":
@@ -38,4 +47,4 @@ class HttpProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         # As uvicorn does with its own.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.data_received(b"".join([*head, b"\r\n", rest]))
+        self._feed(b"".join([*head, b"\r\n"]))
