@@ -35,8 +35,8 @@ class Thread(ScriptedConversation):
         self.given_up.set()
 
 
-ROOMY = WarmRules(most=9, ttl_s=60, most_characters=10_000)
-LARGE = "x" * 9_900
+ROOMY = WarmRules(most=9, ttl_s=60, most_characters=1_000_000)
+LARGE = "x" * 999_900
 THOUGHT = Reasoning(id="rs", summary=(), content=None, encrypted="SECRET")
 SEARCH = RawItem(item={"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}})
 ANSWER = Message(role="assistant", parts=(TextPart(text="Yes."),))
@@ -136,7 +136,7 @@ async def test_what_a_thread_holds_is_not_shown_to_it_again(told: tuple[Item, ..
     assert found.rest == (user("b"),)
 
 
-@pytest.mark.parametrize("arguments", ["[" * 2000 + "]" * 2000, "[" * 4000], ids=["deep", "endless"])
+@pytest.mark.parametrize("arguments", ["[" * 100_000 + "]" * 100_000, "[" * 100_000], ids=["deep", "endless"])
 async def test_arguments_that_are_nested_too_deep_to_be_read_are_compared_as_they_are(arguments: str) -> None:
     call, output = replace(CALL, arguments=arguments), FunctionCallOutput(call_id="c", output="")
     before = asked(user("a"), call, output)

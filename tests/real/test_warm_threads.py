@@ -190,7 +190,7 @@ async def test_a_chat_with_arguments_nested_too_deep_to_be_read_goes_on(warm: Br
     call = {
         "id": "call_deep",
         "type": "function",
-        "function": {"name": "weather", "arguments": "[" * 2000 + "]" * 2000},
+        "function": {"name": "weather", "arguments": "[" * 100_000 + "]" * 100_000},
     }
     history: list[Any] = [
         {"role": "user", "content": f"weather? {stream}"},

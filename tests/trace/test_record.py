@@ -119,9 +119,11 @@ def test_json_inside_a_string_is_cleaned_like_any_other_however_deep_it_is(given
     assert json.loads(json.loads(whole)["arguments"]) == kept
 
 
-def test_json_inside_a_string_that_is_too_deep_for_us_is_cleaned_as_a_text() -> None:
-    deep = "[" * 700 + '{"password": "abc"}' + "]" * 700
-    assert Redaction().text(deep) == deep.replace("abc", REDACTED)
+@pytest.mark.parametrize("depth", [700, 3000, 100_000])
+def test_json_inside_a_string_that_is_too_deep_for_us_is_cleaned_all_the_same(depth: int) -> None:
+    """How deep that is depends on the version of Python; some read more than they can walk through."""
+    deep = "[" * depth + '{"password": "abc"}' + "]" * depth
+    assert Redaction().text(deep).replace(" ", "") == deep.replace("abc", REDACTED).replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -133,8 +135,8 @@ def test_json_inside_a_string_that_is_too_deep_for_us_is_cleaned_as_a_text() -> 
         (b"\xff\xfe", "��"),
         (b'{"a": "\\ud800"}', '{"a": "\\ud800"}'),
         (b'{"api_key": "abc", broken', '{"api_key": "[redacted]", broken'),
-        (b"[" * 5000, "[" * 5000),
-        (b"[" * 700 + b"]" * 700, "[" * 700 + "]" * 700),
+        (b"[" * 100_000, "[" * 100_000),
+        (b"[" * 100_000 + b"]" * 100_000, "[" * 100_000 + "]" * 100_000),
     ],
     ids=["object", "list", "text", "bytes", "surrogate", "broken", "deep and broken", "too deep for us"],
 )

@@ -7,7 +7,7 @@ import pytest
 from turnbridge.turn.items import FilePart, FunctionCall, ImagePart, Json, Message, RawItem, TextPart
 from turnbridge.turn.values import rewritten, size, written
 
-DEEP = "[" * 2000 + "]" * 2000
+DEEP = "[" * 100_000 + "]" * 100_000
 
 
 def nested(depth: int) -> Json:

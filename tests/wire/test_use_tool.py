@@ -26,7 +26,7 @@ BLOCK = """<use_tool>
 </use_tool>"""
 
 # Deeper than any reader follows.
-DEEP = f'{{"a":{"[" * 3000}{"]" * 3000}}}'
+DEEP = f'{{"a":{"[" * 100_000}{"]" * 100_000}}}'
 
 
 @pytest.mark.parametrize(

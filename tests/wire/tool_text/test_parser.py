@@ -111,7 +111,7 @@ NOT_UNDERSTOOD: dict[str, str] = {
     ),
     "something after the JSON": '<tool_call>{"name":"f","arguments":{}} and more</tool_call>',
     "half of a surrogate pair": r'<tool_call>{"name":"f","arguments":{"a":"\ud800"}}</tool_call>',
-    "too many levels": f'<tool_call>{{"name":"f","arguments":{{"a":{"[" * 9999}{"]" * 9999}}}}}</tool_call>',
+    "too many levels": f'<tool_call>{{"name":"f","arguments":{{"a":{"[" * 100_000}{"]" * 100_000}}}}}</tool_call>',
     "a call that is cut off before its arguments": '<tool_call>{"name":"f"',
     "a call that is cut off after a comma": '<tool_call>{"name":"f","arguments":{},',
     "a call that is cut off in its arguments": '<tool_call>{"name":"f","arguments":{"path":"/","all":true',
