@@ -1,7 +1,7 @@
 """A database as the store sees it: pieces of work, each of them one transaction.
 
 The statements are written once, in the words that both databases share, with Postgres' placeholders (`$1`), lists
-(`= ANY($1)`) and row locks (`FOR UPDATE`); `sqlite.py` turns these three into SQLite's.
+(`= ANY($1)`) and row locks (`FOR UPDATE`). The first are names to SQLite; `sqlite.py` turns the others into its words.
 """
 
 import contextlib

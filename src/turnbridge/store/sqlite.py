@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
@@ -43,12 +43,11 @@ DIALECT = Dialect(
 )
 
 
-# To translate a statement takes 20 to 50 µs, and to run a small one 10.
+# To translate a statement takes 3 to 8 µs, and to run a small one 10.
 @lru_cache(maxsize=PREPARED_STATEMENTS)
 def sqlite_text(sql: str) -> str:
     """Return a statement in SQLite's words."""
-    sql = re.sub(r"= ANY\(\$(\d+)\)", r"IN (SELECT value FROM json_each(?\1))", sql)
-    return re.sub(r"\$(\d+)", r"?\1", sql).replace(" FOR UPDATE", "")
+    return re.sub(r"= ANY\((\$\d+)\)", r"IN (SELECT value FROM json_each(\1))", sql).replace(" FOR UPDATE", "")
 
 
 class SqliteTransaction(Transaction):
@@ -61,11 +60,11 @@ class SqliteTransaction(Transaction):
 
     async def fetch(self, sql: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
         """Run a statement and return its rows."""
-        return self._connection.execute(sqlite_text(sql), [_handed(value) for value in values]).fetchall()
+        return self._connection.execute(sqlite_text(sql), _named(map(_handed, values))).fetchall()
 
     async def execute_each(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
         """Run a statement once for each of the rows."""
-        self._connection.executemany(sqlite_text(sql), [[bound(value) for value in row] for row in rows])
+        self._connection.executemany(sqlite_text(sql), [_named(map(bound, row)) for row in rows])
 
 
 class SqliteDatabase:
@@ -177,6 +176,11 @@ def _finished(work: Awaitable[T]) -> T:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # What a generator returns has no type.
     raise RuntimeError("Work on the store waits for nothing but its statements.")
+
+
+def _named(values: Iterable[Value]) -> dict[str, Value]:
+    """Return values under the names that SQLite sees in `$1`, `$2` and so on: to it they are names like any other."""
+    return {str(number): value for number, value in enumerate(values, start=1)}
 
 
 def _handed(value: Value) -> Value:
