@@ -100,6 +100,15 @@ async def test_clients_that_vanish_without_a_word_are_looked_for_within_minutes(
         assert idle + interval * count <= 180
 
 
+async def test_no_frame_waits_until_the_client_has_confirmed_the_one_before() -> None:
+    """With uvloop none does; asyncio's own loop sees to it only for sockets that say that they are TCP."""
+    async with served(hello) as (server, _, client):
+        await client.get("/")
+        (connection,) = server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 async def test_answers_tell_the_date_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000_000.0]
     monkeypatch.setattr(serving, "DATE_INTERVAL_S", 0.001)
