@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.support.state_clients import MODEL, assistant, keeping_bridge, respon
 from turnbridge.demo.replies import Reply, Wait, answer, error_reply, message, reasoning
 from turnbridge.engine.records import KeptItem, ResponseRecord
 from turnbridge.store.open import open_store, store_url
+from turnbridge.store.responses import Responses
 from turnbridge.turn.items import JsonObject
 from turnbridge.web import background
 from turnbridge.web.state import owner_of
@@ -108,6 +109,47 @@ async def test_it_is_continued_like_any_other(bridge: Bridge) -> None:
     assert shown(bridge) == [user("first"), assistant("one"), user("second"), assistant("two"), user("third")]
     listed = (await bridge.client.responses.input_items.list(second.id)).data
     assert len(listed) == 3
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["polled", "streamed"])
+async def test_whoever_hears_of_its_end_can_continue_it_at_once(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch, streamed: bool
+) -> None:
+    keeping, may_keep = asyncio.Event(), asyncio.Event()
+    finish = Responses.finish_response
+
+    async def finish_response(
+        store: Responses, record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None
+    ) -> bool:
+        keeping.set()
+        await may_keep.wait()
+        return await finish(store, record, outputs=outputs, events=events)
+
+    monkeypatch.setattr(Responses, "finish_response", finish_response)
+    bridge.script(answer(message("one")), answer(message("two")))
+    begun = await begin(bridge)
+
+    async def hear_of_its_end() -> None:
+        if not streamed:
+            await ended(bridge, begun.id)
+            return
+        stream: Any = await bridge.client.responses.retrieve(begun.id, stream=True)
+        while (await anext(stream)).type != "response.completed":
+            pass
+        await stream.close()
+
+    async with asyncio.timeout(PATIENCE_S):
+        await keeping.wait()
+        hearing = asyncio.ensure_future(hear_of_its_end())
+        # Whatever the gateway would tell has been heard by then.
+        for _ in range(5):
+            await bridge.http.get("/healthz")
+        heard_too_early = hearing.done()
+        may_keep.set()
+        await hearing
+    assert not heard_too_early
+    await respond(bridge, "and?", previous_response_id=begun.id)
+    assert shown(bridge) == [user("hi"), assistant("one"), user("and?")]
 
 
 async def test_its_encrypted_reasoning_is_kept(bridge: Bridge) -> None:

@@ -240,6 +240,26 @@ async def test_a_run_that_is_ended_while_its_end_is_being_kept_has_one_end(
     await store.aclose()
 
 
+async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    counted = Counted(store, monkeypatch)
+    started = await counted.begin(Answering(), run)
+    asking = asyncio.ensure_future(counted.runs.find_unmade("me", "resp_1"))
+    reading = asyncio.ensure_future(collected(started.read(0)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    early = endings(started), asking.done(), reading.done()
+    counted.may_keep.set()
+    told, found = await reading, await asking
+    assert early == ([], False, False)
+    kept, events = await store.response("me", "resp_1"), await store.response_events("me", "resp_1")
+    assert (endings(started), found, kept and kept.status) == (["completed"], None, "completed")
+    assert (told, zlib.decompress(events or b"")) == (b"".join(started.frames),) * 2
+    await store.aclose()
+
+
 @pytest.mark.parametrize(
     ("error", "fidelity", "events", "served"),
     [

@@ -51,6 +51,8 @@ class Run:
     past: Past
     encoder: ResponseEncoder
     frames: list[bytes] = field(default_factory=list)
+    last: list[bytes] = field(default_factory=list)
+    """The end of the stream, until it is kept: who has heard it may ask for the response, or continue it, at once."""
     ended: bool = False
     unwanted: bool = False
     """Whether its client has cancelled it."""
@@ -65,13 +67,23 @@ class Run:
         """Return the response's id."""
         return str(self.encoder.response["id"])
 
+    @property
+    def made(self) -> bool:
+        """Tell whether the response has its end."""
+        return self.encoder.response["status"] not in RUNNING
+
     def add(self, events: Sequence[JsonObject]) -> None:
-        """Let the readers know what has happened."""
-        self.frames += [named_frames([event]) for event in events]
-        self._tell()
+        """Let the readers know what has happened; the end of it, when it is kept."""
+        frames = [named_frames([event]) for event in events]
+        if self.made:
+            self.last += frames
+        else:
+            self.frames += frames
+            self._tell()
 
     def end(self) -> None:
-        """Let the readers know that nothing more will happen."""
+        """Let the readers know how it ended, and that nothing more will happen."""
+        self.frames += self.last
         self.ended = True
         self._tell()
 
@@ -156,6 +168,14 @@ class BackgroundRuns:
         run = self._runs.get(response_id)
         return run if run is not None and run.past.owner == owner else None
 
+    async def find_unmade(self, owner: str, response_id: str) -> Run | None:
+        """Return a response that is being made here; if it has its end, wait until the store has it, too."""
+        run = self.find(owner, response_id)
+        if run is None or not run.made:
+            return run
+        await asyncio.wait((run.ending,))
+        return None
+
     async def cancel(self, run: Run) -> JsonObject:
         """End a run because its client wants no more of it; return the response as it then is."""
         run.unwanted = True
@@ -187,7 +207,7 @@ class BackgroundRuns:
         """Wait until the turn is over, then give the response its end."""
         began = time.monotonic()
         await asyncio.wait((run.making,))
-        if run.encoder.response["status"] in RUNNING:
+        if not run.made:
             run.add(self._broken_off(run))
         await self._keep(run)
         # A turn that never began was served by nothing, and used no tokens.
@@ -217,9 +237,9 @@ class BackgroundRuns:
         return run.encoder.feed(TurnFailed(error), now=int(time.time()))
 
     async def _keep(self, run: Run) -> None:
-        """Keep how the response ended, then let its readers go."""
+        """Keep how the response ended, then tell its readers, and let them go."""
         outputs = named(run.encoder.said)
-        events = zlib.compress(b"".join(run.frames))
+        events = zlib.compress(b"".join([*run.frames, *run.last]))
         try:
             await self._state.store.finish_response(record_of(run.past, run.encoder), outputs=outputs, events=events)
         except GatewayError as error:

@@ -31,7 +31,7 @@ class StoredResponses:
         owner, response_id = _asked(request)
         if request.query_params.get("stream") == "true":
             return await self._stream(owner, response_id, _number(request, "starting_after"))
-        run = self._background.find(owner, response_id)
+        run = await self._background.find_unmade(owner, response_id)
         if run is not None:
             return json_response(run.encoder.response)
         record = await self._record(owner, response_id)
