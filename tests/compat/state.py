@@ -171,11 +171,13 @@ STATE = (
     ),
     Requirement(
         id="state.background.polled",
-        sentence="`background: true` answers at once; the response is found by polling, and may be continued.",
+        sentence="`background: true` answers at once; the response is found by polling, and once its end is told, "
+        "it may be continued.",
         source=BACKGROUND,
         tests=(
             f"{MADE_LATER}::test_a_response_is_made_while_nobody_waits_and_found_by_polling",
             f"{MADE_LATER}::test_it_is_continued_like_any_other",
+            f"{MADE_LATER}::test_whoever_hears_of_its_end_can_continue_it_at_once",
             f"{MADE_LATER}::test_a_turn_that_fails_is_kept_as_failed",
         ),
     ),
