@@ -38,6 +38,14 @@ async def served(app: ASGIApp) -> AsyncIterator[tuple[HttpServer, "asyncio.Task[
         await task
 
 
+async def accepted(server: HttpServer, client: httpx2.AsyncClient) -> socket.socket:
+    """Return the server's end of the client's connection."""
+    await client.get("/")
+    (connection,) = server.server_state.connections
+    found: socket.socket = connection.transport.get_extra_info("socket")
+    return found
+
+
 def test_an_idle_connection_is_kept_longer_than_whoever_uses_it_would_keep_it() -> None:
     """A pool of httpx lets go after 5 s, one of aiohttp after 15; nginx and load balancers after 60."""
     assert HttpServer(hello).config.timeout_keep_alive > 60
@@ -92,21 +100,16 @@ async def test_stopped_at_once_it_waits_for_nobody() -> None:
 
 async def test_clients_that_vanish_without_a_word_are_looked_for_within_minutes() -> None:
     async with served(hello) as (server, _, client):
-        await client.get("/")
-        (connection,) = server.server_state.connections
-        accepted = connection.transport.get_extra_info("socket")
-        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        idle, interval, count = (accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in PROBES)
+        ours = await accepted(server, client)
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, interval, count = (ours.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in PROBES)
         assert idle + interval * count <= 180
 
 
 async def test_no_frame_waits_until_the_client_has_confirmed_the_one_before() -> None:
     """With uvloop none does; asyncio's own loop sees to it only for sockets that say that they are TCP."""
     async with served(hello) as (server, _, client):
-        await client.get("/")
-        (connection,) = server.server_state.connections
-        accepted = connection.transport.get_extra_info("socket")
-        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert (await accepted(server, client)).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_answers_tell_the_date_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
