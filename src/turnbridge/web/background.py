@@ -70,7 +70,7 @@ class Run:
     @property
     def made(self) -> bool:
         """Tell whether the response has its end."""
-        return self.encoder.response["status"] not in RUNNING
+        return self.encoder.status not in RUNNING
 
     def add(self, events: Sequence[JsonObject]) -> None:
         """Let the readers know what has happened; the end of it, when it is kept."""
@@ -217,7 +217,7 @@ class BackgroundRuns:
         log.info(
             "background_response",
             response=run.id,
-            status=run.encoder.response["status"],
+            status=run.encoder.status,
             served_by=served_by,
             total_s=round(time.monotonic() - began, 3),
         )

@@ -63,13 +63,18 @@ class ResponseEncoder:
         return {**self._envelope, "output": list(self._output)}
 
     @property
+    def status(self) -> str:
+        """Return how far the response is."""
+        return str(self._envelope["status"])
+
+    @property
     def said(self) -> list[JsonObject]:
         """Return what the model said, as later turns should see it: in its own order, thoughts with their content.
 
         Of an answer that failed, only what was whole counts.
         """
         items = [item for item in self._output if isinstance(item, dict)]
-        if self._envelope["status"] != "incomplete":
+        if self.status != "incomplete":
             items = [item for item in items if item["id"] in self._whole]
         in_order = sorted(items, key=lambda item: self._order.get(str(item["id"]), -1))
         return [
