@@ -22,6 +22,13 @@ from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
+
+@pytest.fixture
+def bridge(either_bridge: Bridge) -> Bridge:
+    """Return a gateway for each transport to the provider."""
+    return either_bridge
+
+
 LOOPBACK = IPv4Address("127.0.0.1")
 # One pixel more than Codex leaves as it is.
 WIDE = 2049

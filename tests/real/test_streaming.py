@@ -25,6 +25,13 @@ from turnbridge.demo.replies import (
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
+
+@pytest.fixture
+def bridge(either_bridge: Bridge) -> Bridge:
+    """Return a gateway for each transport to the provider."""
+    return either_bridge
+
+
 MODEL = "gpt-5.5"
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 BOTH_APIS = pytest.mark.parametrize("path", [CHAT, RESPONSES])

@@ -15,6 +15,13 @@ from turnbridge.demo.replies import Json, JsonObject, StreamReply, Usage, Wait, 
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
+
+@pytest.fixture
+def bridge(either_bridge: Bridge) -> Bridge:
+    """Return a gateway for each transport to the provider."""
+    return either_bridge
+
+
 MODEL = "gpt-5.5"
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "A colour, as JSON."}]
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"

@@ -40,6 +40,13 @@ from turnbridge.wire.codex.tools import ToolNames
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
+
+@pytest.fixture
+def bridge(either_bridge: Bridge) -> Bridge:
+    """Return a gateway for each transport to the provider."""
+    return either_bridge
+
+
 ONE, TWO = weather_call("Rome", "call_1"), weather_call("Oslo", "call_2")
 
 SCENARIOS: dict[str, list[Reply]] = {

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,12 +66,23 @@ def settings_for_tests(data_dir: Path, **chosen: object) -> Settings:
     return load_settings(**{**usual, **chosen})
 
 
-@contextlib.asynccontextmanager
-async def running_bridge(data_dir: Path, *, api_key: str = API_KEY, **chosen: object) -> AsyncIterator[Bridge]:
+def running_bridge(
+    data_dir: Path, *, api_key: str = API_KEY, **chosen: object
+) -> contextlib.AbstractAsyncContextManager[Bridge]:
     """Run a gateway with these settings until the context ends."""
+    return _bridge(settings_for_tests(data_dir, **chosen), api_key, lambda model: model.base_url)
+
+
+def running_bridge_over_websocket(data_dir: Path, **chosen: object) -> contextlib.AbstractAsyncContextManager[Bridge]:
+    """Run a gateway whose Codex reaches the model over WebSocket, as it reaches OpenAI."""
+    return _bridge(settings_for_tests(data_dir, **chosen), API_KEY, lambda model: model.websocket_url)
+
+
+@contextlib.asynccontextmanager
+async def _bridge(settings: Settings, api_key: str, provider: Callable[[ScriptedModel], str]) -> AsyncIterator[Bridge]:
     async with (
         ScriptedModel(in_order(), record=True) as model,
-        running_gateway(settings_for_tests(data_dir, **chosen), api_key=api_key, provider=model.base_url) as gateway,
+        running_gateway(settings, api_key=api_key, provider=provider(model)) as gateway,
         listening(gateway) as url,
     ):
         await gateway.pool.worker()

@@ -54,11 +54,17 @@ def prepare_bare_home(home: Path) -> None:
 
 
 def provider_overrides(base_url: str) -> tuple[str, ...]:
-    """Return what puts a Responses API without a login behind Codex, on its command line."""
-    provider = {"name": "demo", "base_url": base_url, "wire_api": "responses"}
+    """Return what puts a Responses API without a login behind Codex, on its command line.
+
+    A `ws://` URL is spoken to over WebSocket, as Codex speaks to OpenAI; Codex itself wants the URL with `http`.
+    """
+    websockets = base_url.startswith("ws")
+    http_url = f"http{base_url.removeprefix('ws')}" if websockets else base_url
+    provider = {"name": "demo", "base_url": http_url, "wire_api": "responses"}
     words = [f'model_providers.demo.{key}="{value}"' for key, value in provider.items()]
     retries = [f"model_providers.demo.{kind}_max_retries=0" for kind in ("request", "stream")]
-    return ('model_provider="demo"', *words, *retries)
+    transport = [f"model_providers.demo.supports_websockets={str(websockets).lower()}"]
+    return ('model_provider="demo"', *words, *retries, *transport)
 
 
 def bar_skills(home: Path) -> None:

@@ -1,11 +1,13 @@
 """The scripted model on loopback: the streaming part of the Responses API, as much of it as Codex uses.
 
+It is served over HTTP and over WebSocket; the client chooses, and a script does not notice.
+
 It runs uvicorn's HTTP protocol in the running event loop, without uvicorn's own server around it: that one
 takes the process's signals, and would log as if it were the gateway.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Self, TypeAlias, assert_never
 
@@ -13,9 +15,12 @@ import msgspec
 import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.server import ServerState
 
+from turnbridge.demo import websocket
 from turnbridge.demo.replies import (
+    Beat,
     Hangup,
     HttpReply,
     JsonObject,
@@ -27,6 +32,9 @@ from turnbridge.demo.replies import (
 )
 
 Respond: TypeAlias = Callable[[JsonObject], Reply]
+
+LARGEST_MESSAGE = 1 << 28
+"""Bytes in one WebSocket message: more than any history that a test sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +55,8 @@ class ScriptedModel:
     """A model whose every reply comes from `respond`, which may be replaced between requests.
 
     `received` counts the requests that reached `respond`, `active` the open streams, and `dropped` those that
-    the peer closed before their end. `requests` stays empty unless `record` is set: a demo must not grow.
+    the peer closed before their end. `sockets` and `warmed_up` count WebSocket connections and their requests that
+    generate nothing. `requests` stays empty unless `record` is set: a demo must not grow.
     """
 
     def __init__(self, respond: Respond, *, record: bool = False) -> None:
@@ -56,13 +65,21 @@ class ScriptedModel:
         self.received = 0
         self.active = 0
         self.dropped = 0
+        self.sockets = 0
+        self.warmed_up = 0
         self._record = record
         self._changed = asyncio.Event()
         self._state = ServerState()
 
     async def __aenter__(self) -> Self:
         config = uvicorn.Config(
-            self._app, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False
+            self._app,
+            interface="asgi3",
+            lifespan="off",
+            ws="websockets-sansio",
+            ws_max_size=LARGEST_MESSAGE,
+            log_config=None,
+            access_log=False,
         )
         config.load()
         self._listener = await asyncio.get_running_loop().create_server(
@@ -84,6 +101,11 @@ class ScriptedModel:
         """Where the API is, in the form of Codex's `base_url`."""
         return f"http://127.0.0.1:{self._port}/v1"
 
+    @property
+    def websocket_url(self) -> str:
+        """Where the same API is over WebSocket."""
+        return f"ws://127.0.0.1:{self._port}/v1"
+
     async def until(self, condition: Callable[[Self], bool]) -> None:
         """Return once the condition holds; it is looked at whenever a counter changes."""
         while not condition(self):
@@ -97,6 +119,9 @@ class ScriptedModel:
         self._changed = asyncio.Event()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._converse(scope, receive, send)
+            return
         body = await _read_body(receive)
         if body is None:
             return
@@ -112,7 +137,7 @@ class ScriptedModel:
     def _reply(self, scope: Scope, body: bytes) -> Reply:
         if (scope["method"], scope["path"]) != ("POST", "/v1/responses"):
             return error_reply(404, f"The scripted model has no {scope['method']} {scope['path']}.")
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _headers(scope)
         if headers.get("content-encoding", "identity") != "identity":
             return error_reply(415, "The scripted model reads plain JSON: send it without a content encoding.")
         try:
@@ -121,10 +146,61 @@ class ScriptedModel:
             return error_reply(400, f"The body is not a JSON object: {error}.")
         if request.get("stream") is not True:
             return error_reply(400, "The scripted model only streams: set `stream` to true.")
+        return self._record_and_respond(headers, request)
+
+    def _record_and_respond(self, headers: dict[str, str], request: JsonObject) -> Reply:
         if self._record:
             self.requests.append(ModelRequest(headers=headers, body=request))
         self._count(received=1)
         return self.respond(request)
+
+    async def _converse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the messages of a WebSocket, one after another."""
+        await receive()
+        if scope["path"] != "/v1/responses":
+            await send({"type": "websocket.close"})
+            return
+        await send({"type": "websocket.accept"})
+        self.sockets += 1
+        headers, lane, inbound = _headers(scope), websocket.Lane(), websocket.Inbound(receive)
+        try:
+            while (text := await inbound.next()) is not None:
+                create = lane.read(text)
+                beats = create if isinstance(create, HttpReply) else self._beats(headers, create)
+                if isinstance(beats, HttpReply):
+                    await _send_event(send, websocket.error_event(beats))
+                elif not isinstance(create, HttpReply):
+                    told = await self._tell(beats, inbound, send, scope["state"]["abort"])
+                    lane.remember(create, told)
+        finally:
+            inbound.close()
+
+    def _beats(self, headers: dict[str, str], create: websocket.Create) -> Iterator[Beat] | HttpReply:
+        if not create.generate:
+            self.warmed_up += 1
+            return websocket.warm_up(self.warmed_up)
+        reply = self._record_and_respond(headers, create.request)
+        return reply if isinstance(reply, HttpReply) else reply.render(self.received)
+
+    async def _tell(
+        self, beats: Iterator[Beat], inbound: websocket.Inbound, send: Send, abort: Callable[[], None]
+    ) -> list[JsonObject]:
+        """Send a stream as messages; return the events that were sent."""
+        told: list[JsonObject] = []
+        self._count(active=1)
+        writer = asyncio.create_task(_send_beats(beats, told, send, abort))
+        gone = asyncio.create_task(inbound.gone.wait())
+        try:
+            await asyncio.wait((writer, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not writer.done() or isinstance(writer.exception(), ClientDisconnected):
+                self._count(dropped=1)
+            else:
+                writer.result()
+        finally:
+            writer.cancel()
+            gone.cancel()
+            self._count(active=-1)
+        return told
 
     async def _stream(self, reply: StreamReply, scope: Scope, receive: Receive, send: Send) -> None:
         self._count(active=1)
@@ -149,6 +225,14 @@ class _Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["state"]["abort"] = self.transport.abort
+
+    def handle_websocket_upgrade(self) -> None:
+        self.app_state = {**self.app_state, "abort": self.transport.abort}
+        super().handle_websocket_upgrade()
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 async def _read_body(receive: Receive) -> bytes | None:
@@ -193,6 +277,29 @@ async def _write(reply: StreamReply, ordinal: int, send: Send, abort: Callable[[
             case _:
                 assert_never(beat)
     await send({"type": "http.response.body", "body": bytes(held), "more_body": False})
+
+
+async def _send_beats(beats: Iterator[Beat], told: list[JsonObject], send: Send, abort: Callable[[], None]) -> None:
+    """Send the events of a stream, a message each."""
+    for beat in beats:
+        match beat:
+            case dict():
+                told.append(beat)
+                await _send_event(send, beat)
+                await asyncio.sleep(0)
+            case Pause(seconds=seconds):
+                await asyncio.sleep(seconds)
+            case Wait(gate=gate):
+                await gate.wait()
+            case Hangup():
+                abort()
+                return
+            case _:
+                assert_never(beat)
+
+
+async def _send_event(send: Send, event: JsonObject) -> None:
+    await send({"type": "websocket.send", "text": msgspec.json.encode(event).decode()})
 
 
 async def _send_json(reply: HttpReply, send: Send) -> None:
