@@ -121,8 +121,8 @@ codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and w
 bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)
 
-soak: .venv/.dev ## Five minutes of mixed load with random faults, and a report (Linux)
+soak: .venv/.dev ## Five minutes of mixed load with random faults and hostile clients, and a report (Linux)
 	.venv/bin/python -m soak $(ARGS)
 
-soak-short: .venv/.dev ## The same for 20 seconds; `make test` has it too
+soak-short: .venv/.dev ## The same for 20 seconds; `make test` has it too, without hostile clients
 	.venv/bin/python -m soak --minutes 0.33 $(ARGS)
