@@ -16,6 +16,10 @@ new_venv = "$$python" -m venv .venv
 pip_install = .venv/bin/python -m pip install -qq --disable-pip-version-check
 endif
 
+# A source package runs code of its own while it is installed; a wheel does not. Every locked package has wheels for Linux
+# and macOS, except that cryptography, which only tests need, has none for Macs with Intel: `make test WHEELS=` there.
+WHEELS = --only-binary :all:
+
 # Where it is set, every run and every program that a test starts would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -72,7 +76,7 @@ compile = uv pip compile --quiet --universal --python-version 3.11 --generate-ha
 # Installs exactly a lock file, then the package itself; `pip check` fails if the lock does not fit pyproject.toml.
 define install_locked
 	@echo "Installing $(1)"
-	@$(pip_install) --require-hashes -r $(1)
+	@$(pip_install) $(WHEELS) --require-hashes -r $(1)
 	@$(pip_install) --no-deps --no-build-isolation -e .
 	@conflicts=$$(.venv/bin/python -m pip check) || { echo "$$conflicts"; echo "Run: make lock"; exit 1; } >&2
 endef
@@ -117,8 +121,8 @@ codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and w
 bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)
 
-soak: .venv/.dev ## Five minutes of mixed load with random faults, and a report (Linux)
+soak: .venv/.dev ## Five minutes of mixed load with random faults and hostile clients, and a report (Linux)
 	.venv/bin/python -m soak $(ARGS)
 
-soak-short: .venv/.dev ## The same for 20 seconds; `make test` has it too
+soak-short: .venv/.dev ## The same for 20 seconds; `make test` has it too, without hostile clients
 	.venv/bin/python -m soak --minutes 0.33 $(ARGS)

@@ -17,7 +17,9 @@ import codex_cli_bin
 
 from soak import noisy_codex
 from soak.faults import Faults
-from soak.gateway import GatewayProcess, gateway_process
+from soak.gateway import API_KEY, GatewayProcess, gateway_process
+from soak.hostile import HOSTILE_KEY, HostileClients
+from soak.latency import LatencyWatch
 from soak.load import KINDS, REQUEST_TIMEOUT_S, Clients
 from soak.model import respond
 from soak.report import Bounds, Report
@@ -44,6 +46,13 @@ FRESH_MB, THREAD_MB, REPLACED_MB = 300.0, 2.0, 1100.0
 # A fault can freeze the very app-server that would replace another. That is noticed after this time, in which the other
 # one goes on and takes up to 55 MB a second.
 STARTUP_TIMEOUT_MS, HELD_UP_MB = 5000, 400.0
+# What hostile clients may add to the gateway: the vocabulary of the tokenizer, and for each of them a body of 10 MB and
+# all the small values that it is read into.
+VOCABULARY_MB, HOSTILE_MB = 50.0, 150.0
+
+# How long `/healthz` may take beside all this. The promise is a quarter of a second; here more processes want to run
+# than there are cores.
+HEALTHZ_P99_MS, HEALTHZ_LONGEST_MS = 250.0, 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +62,7 @@ class Plan:
     seconds: float
     turns: int
     clients: int
+    hostile: int
     seed: int
 
     @property
@@ -74,10 +84,13 @@ class Plan:
         """Return what may be held."""
         one = min(FRESH_MB + THREAD_MB * self.threads, REPLACED_MB)
         held_up = 0.0 if self.turns else HELD_UP_MB
+        harmed = self.hostile and not self.turns
         return Bounds(
-            gateway_mb=GATEWAY_MB,
+            gateway_mb=GATEWAY_MB + (VOCABULARY_MB + HOSTILE_MB * self.hostile if harmed else 0.0),
             app_server_mb=one + held_up,
             app_servers_mb=one * (2 * WORKERS + 2) + held_up,
+            healthz_p99_ms=HEALTHZ_P99_MS,
+            healthz_longest_ms=HEALTHZ_LONGEST_MS,
         )
 
 
@@ -92,13 +105,16 @@ async def soak(plan: Plan, directory: Path) -> Report:
         chance = random.Random(plan.seed)
         clients = Clients(gateway=gateway, http=http, chance=chance)
         faults = Faults(gateway, chance, interval_s=min(FAULT_INTERVAL_S, plan.seconds / FAULTS_AT_LEAST))
+        hostile = HostileClients(gateway, chance)
         watcher = Watcher(gateway, clients.outcomes)
         # The first of each kind loads what stays loaded.
         for kind in KINDS:
             await clients.once(kind)
         first = await _at_rest(gateway, watcher, plan.app_servers)
         watching = asyncio.ensure_future(watcher.run())
-        await (_turns(plan, clients) if plan.turns else _mixed(plan, clients, faults))
+        latency = await LatencyWatch.start(gateway.url)
+        await (_turns(plan, clients) if plan.turns else _mixed(plan, clients, hostile, faults))
+        measured = await latency.read()
         last = await _at_rest(gateway, watcher, plan.app_servers, first)
         watching.cancel()
         return Report(
@@ -110,6 +126,8 @@ async def soak(plan: Plan, directory: Path) -> Report:
             samples=[*watcher.samples, last],
             bounds=plan.bounds(),
             leaks=_leaks(first, last, plan.app_servers),
+            attacks=hostile.attacks,
+            latency=measured,
         )
 
 
@@ -119,17 +137,19 @@ def _settings(plan: Plan, directory: Path) -> dict[str, object]:
         "WORKER_MAX_THREADS": plan.threads,
         # One place less than clients, so that some of them have to wait.
         "PROXY_MAX_TURNS": max(1, plan.clients - 1),
+        "PROXY_API_KEY": f"{API_KEY},{HOSTILE_KEY}",
         "PROXY_PARKED_TURN_TTL_S": PARKED_TTL_S,
         "WORKER_STARTUP_TIMEOUT_MS": STARTUP_TIMEOUT_MS,
     }
     return settings if plan.turns else {**settings, "CODEX_BIN": _noisy(directory)}
 
 
-async def _mixed(plan: Plan, clients: Clients, faults: Faults) -> None:
-    """Let many clients ask for all kinds of things while app-servers are harmed."""
+async def _mixed(plan: Plan, clients: Clients, hostile: HostileClients, faults: Faults) -> None:
+    """Let many clients ask for all kinds of things, hostile ones among them, while app-servers are harmed."""
     until = time.monotonic() + plan.seconds
     harming = asyncio.ensure_future(faults.run(until))
-    await asyncio.gather(*(clients.run(until) for _ in range(plan.clients)))
+    honest = (clients.run(until) for _ in range(plan.clients))
+    await asyncio.gather(*honest, *(hostile.run(until) for _ in range(plan.hostile)))
     harming.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await harming
@@ -186,6 +206,7 @@ def _arguments() -> argparse.Namespace:
         "--turns", type=int, default=0, help="instead: so many short turns, no faults; 10000 takes minutes"
     )
     parser.add_argument("--clients", type=int, default=8, help="clients that ask at once (default: 8)")
+    parser.add_argument("--hostile", type=int, default=2, help="hostile clients among them (default: 2)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="for the same chances again")
     parser.add_argument(
         "--report", type=Path, default=Path(tempfile.gettempdir()) / "turnbridge-soak.json", help="the JSON file"
@@ -196,7 +217,13 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Run a soak from the command line."""
     chosen = _arguments()
-    plan = Plan(seconds=chosen.minutes * 60, turns=chosen.turns, clients=chosen.clients, seed=chosen.seed)
+    plan = Plan(
+        seconds=chosen.minutes * 60,
+        turns=chosen.turns,
+        clients=chosen.clients,
+        hostile=chosen.hostile,
+        seed=chosen.seed,
+    )
     with tempfile.TemporaryDirectory(prefix="turnbridge-soak-") as directory:
         report = asyncio.run(soak(plan, Path(directory)))
         log = shutil.copy(Path(directory) / "gateway.log", chosen.report.with_suffix(".log"))

@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,16 @@ settings.load_profile("steady")
 
 START_PATIENCE_S = 25.0
 """How long a test waits for a Codex that starts: longer than clients do, since the machine may be busy with others."""
+
+
+def pytest_configure() -> None:
+    """Give the programs that tests start the usual signals, even where pytest was told to ignore some.
+
+    A shell does that to what runs in the background, and nohup too; programs inherit it, unlike a handler.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_finish() -> None:

@@ -47,6 +47,16 @@ PARAMETERS = (
         ),
     ),
     Requirement(
+        id="parameters.max-tokens.bounded",
+        sentence="Text that is slow to count keeps no other client waiting.",
+        source=OURS,
+        tests=(
+            "tests/hostile/test_token_counting.py::test_a_word_without_an_end_disturbs_nobody",
+            "tests/hostile/test_token_counting.py::test_a_huge_prompt_whose_answer_is_cut_disturbs_nobody",
+            "tests/engine/test_limits.py::test_the_work_of_a_token_limit_grows_with_the_text_and_not_with_its_square",
+        ),
+    ),
+    Requirement(
         id="parameters.n",
         sentence="`n` choices are `n` turns that run at the same time, each in its own order.",
         source=CHAT,

@@ -113,11 +113,20 @@ class ScriptedMedia:
 class WordTokenizer:
     """Every word is a token, and so is every other character."""
 
+    def prepare(self) -> None:
+        """Need nothing."""
+
+    async def ready(self) -> None:
+        """Need nothing."""
+
     def count(self, text: str) -> int:
         return len(_TOKEN.findall(text))
 
     def cut(self, text: str, limit: int) -> str:
         return "".join(_TOKEN.findall(text)[:limit])
+
+    def settled(self, text: str) -> int:
+        return max((found.start() for found in _TOKEN.finditer(text)), default=0)
 
 
 _TOKEN = re.compile(r"\w+|\W")

@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.engine.scripted_backend import USAGE, WordTokenizer
+from turnbridge import tokens
 from turnbridge.engine.limits import Gated, OutputLimit
 from turnbridge.engine.ports import Tokenizer
 from turnbridge.tokens import OpenAITokenizer
@@ -128,17 +129,33 @@ def test_with_the_models_own_tokens_nothing_beyond_the_limit_passes(pieces: list
     assert gated.cut == "length" if tokenizer.count(text) > limit else said(gated) == text
 
 
-def test_the_tokenizer_is_not_asked_about_every_piece_of_a_long_answer() -> None:
-    class Counting(WordTokenizer):
-        asked = 0
+class Measured(OpenAITokenizer):
+    """Notes how much text it was asked to count."""
 
-        def count(self, text: str) -> int:
-            self.asked += 1
-            return super().count(text)
+    def __init__(self) -> None:
+        super().__init__()
+        self.characters = 0
 
-    tokenizer = Counting()
-    passed(OutputLimit((), 5000, tokenizer), message(["word "] * 2500))
-    assert tokenizer.asked < 30
+    def count(self, text: str) -> int:
+        self.characters += len(text)
+        return super().count(text)
+
+
+@pytest.mark.parametrize("word", ["word ", "a", " ", "漢", "😀"])
+@pytest.mark.parametrize("limit", [20_000, 10_000_000])
+def test_the_work_of_a_token_limit_grows_with_the_text_and_not_with_its_square(word: str, limit: int) -> None:
+    tokenizer = Measured()
+    pieces = [word] * 100_000
+    gated = passed(OutputLimit((), limit, tokenizer), message(pieces))
+    assert tokenizer.characters < 3 * len("".join(pieces)) + 1000 * 1024
+    assert len(tokens._encoding().encode_ordinary(said(gated))) <= limit
+    assert (gated.cut is None) == (said(gated) == "".join(pieces))
+
+
+def test_a_limit_that_a_short_answer_cannot_reach_is_not_counted() -> None:
+    tokenizer = Measured()
+    passed(OutputLimit((), 5_000, tokenizer), message(["word "] * 900))
+    assert tokenizer.characters == 0
 
 
 def test_a_stop_sequence_in_narration_stops_nothing() -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from soak.asking import Answer
 from soak.faults import Fault, Faults
+from soak.hostile import Attack
+from soak.latency import Latency
 from soak.load import Outcome
 from soak.report import Bounds, Report
 from soak.watch import Sample
@@ -27,7 +29,9 @@ MOST_SECONDS = SECONDS + 90
 @pytest.mark.timeout(MOST_SECONDS + 10)
 def test_a_short_soak_has_no_unexplained_outcome_and_no_leak(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "soak", "--minutes", str(SECONDS / 60), "--seed", "1", "--report", str(report)]
+    # `tests/hostile` has every attack by itself.
+    chosen = ["--minutes", str(SECONDS / 60), "--hostile", "0", "--seed", "1", "--report", str(report)]
+    command = [sys.executable, "-m", "soak", *chosen]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=MOST_SECONDS, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     told = json.loads(report.read_text(encoding="utf-8"))
@@ -60,7 +64,14 @@ def test_only_a_fault_at_the_time_explains_an_error_and_nothing_explains_a_defec
     assert done.explain(ended) is explained
 
 
-def report(*, unexplained: Sequence[Outcome] = (), leaks: Sequence[str] = (), gateway_mb: float = 100) -> Report:
+def report(
+    *,
+    unexplained: Sequence[Outcome] = (),
+    leaks: Sequence[str] = (),
+    gateway_mb: float = 100,
+    attacks: Sequence[Attack] = (),
+    longest_s: float = 0.1,
+) -> Report:
     sample = Sample(
         second=1, requests=1, gateway_mb=gateway_mb, descriptors=1, app_servers=1, largest_mb=1, app_servers_mb=1
     )
@@ -71,8 +82,12 @@ def report(*, unexplained: Sequence[Outcome] = (), leaks: Sequence[str] = (), ga
         unexplained=unexplained,
         faults=Counter(),
         samples=[sample],
-        bounds=Bounds(gateway_mb=100, app_server_mb=100, app_servers_mb=100),
+        bounds=Bounds(
+            gateway_mb=100, app_server_mb=100, app_servers_mb=100, healthz_p99_ms=100, healthz_longest_ms=100
+        ),
         leaks=leaks,
+        attacks=attacks,
+        latency=Latency(asked=100, p99_s=0.1, longest_s=longest_s),
     )
 
 
@@ -81,6 +96,22 @@ def test_a_report_passes_only_if_nothing_is_wrong() -> None:
     assert not report(unexplained=[outcome(defect="no end")]).passed
     assert not report(leaks=["7 app-servers instead of 6"]).passed
     assert not report(gateway_mb=101).passed
+    assert not report(longest_s=0.2).passed
+
+
+@pytest.mark.parametrize(
+    ("ending", "passed"),
+    [
+        ("200", True),
+        ("400 invalid_json", True),
+        ("cut off", True),
+        ("503 queue_timeout", True),
+        ("500 internal_error", False),
+        ("hangs", False),
+    ],
+)
+def test_a_hostile_request_may_be_refused_or_cut_off_but_must_end_and_be_no_defect(ending: str, passed: bool) -> None:
+    assert report(attacks=[Attack("json: deep", ending)]).passed is passed
 
 
 def test_an_answer_that_ends_twice_or_never_is_seen() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from soak import healthz
 from soak.asking import client
 from soak.gateway import GatewayProcess, gateway_process
-from tests.hostile import watcher
 from turnbridge.demo.replies import Reply, answer, message
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
@@ -49,7 +50,7 @@ class Site:
         host, port = self.address
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            watcher.__file__,
+            healthz.__file__,
             host,
             str(port),
             stdin=asyncio.subprocess.PIPE,
@@ -59,10 +60,10 @@ class Site:
         assert process.stdout
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                assert await process.stdout.readline() == b"watching\n"
+                assert await process.stdout.readline() == healthz.GREETING
                 await attack()
                 process.stdin.close()
-                return float(await process.stdout.readline())
+                return float(json.loads(await process.stdout.readline())["longest_s"])
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

@@ -72,6 +72,15 @@ from turnbridge.wire import parameters
             Told(InvalidRequest, "Invalid 'stop': a sequence must not be empty.", "invalid_value", "stop"),
         ),
         (
+            lambda: parameters.stop_sequences(["a", "b" * 4097]),
+            Told(
+                InvalidRequest,
+                "Invalid 'stop': string too long. Expected at most 4096 characters, but got 4097.",
+                "string_above_max_length",
+                "stop",
+            ),
+        ),
+        (
             lambda: parameters.check_metadata({str(number): "" for number in range(17)}),
             Told(
                 InvalidRequest,

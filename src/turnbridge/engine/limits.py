@@ -7,6 +7,9 @@ from turnbridge.engine.ports import Tokenizer
 from turnbridge.turn.events import MessageDone, MessageStarted, Terminal, TextDelta, TurnEvent
 from turnbridge.turn.items import NARRATION
 
+OPEN_CHARACTERS = 16_384
+"""So much text is counted even if the limit is far away: a large limit must not end in one long count."""
+
 
 class Gated(NamedTuple):
     """What may pass, and whether the answer ends here."""
@@ -75,33 +78,38 @@ class _TokenBudget:
     """Cuts the text of a turn at a number of tokens.
 
     A token is at least one byte, so the tokenizer is asked only when the bytes since it was last asked could have
-    used up the rest: a handful of times for each answer, not once for each delta.
+    used up the rest: a handful of times for each answer, not once for each delta. What it has counted and cannot change
+    any more it is not asked about again, so that the work grows with the text and not with its square.
     """
 
     def __init__(self, limit: int, tokenizer: Tokenizer) -> None:
         self._left = limit
         self._tokenizer = tokenizer
-        self._text = ""
+        self._open = ""
+        """The end of the message so far, whose tokens depend on what follows."""
         self._counted = 0
         self._unchecked_bytes = 0
 
     def next_message(self) -> None:
         """Begin a message: tokens do not reach across messages."""
-        self._left -= self._tokenizer.count(self._text) if self._text else 0
-        self._text, self._counted, self._unchecked_bytes = "", 0, 0
+        self._left -= self._tokenizer.count(self._open) if self._open else 0
+        self._open, self._counted, self._unchecked_bytes = "", 0, 0
 
     def spend(self, text: str) -> tuple[str, bool]:
         """Return what of `text` is within the limit, and whether the limit ended it."""
-        before = len(self._text)
-        self._text += text
+        before = len(self._open)
+        self._open += text
         self._unchecked_bytes += len(text.encode(errors="surrogatepass"))
-        if self._counted + self._unchecked_bytes <= self._left:
+        if self._counted + self._unchecked_bytes <= self._left and len(self._open) < OPEN_CHARACTERS:
             return text, False
-        self._counted, self._unchecked_bytes = self._tokenizer.count(self._text), 0
-        if self._counted <= self._left:
-            return text, False
-        kept = self._tokenizer.cut(self._text, max(self._left, 0))
-        return kept[before:], True
+        counted = self._tokenizer.count(self._open)
+        if counted > self._left:
+            kept = self._tokenizer.cut(self._open, max(self._left, 0))
+            return kept[before:], True
+        self._open = self._open[self._tokenizer.settled(self._open) :]
+        self._counted, self._unchecked_bytes = self._tokenizer.count(self._open), 0
+        self._left -= counted - self._counted
+        return text, False
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -88,7 +88,15 @@ class MediaLoader(Protocol):
 
 
 class Tokenizer(Protocol):
-    """Counts and cuts text as the model does."""
+    """Counts and cuts text as the model does, in a bounded time: what is very long is estimated."""
+
+    def prepare(self) -> None:
+        """Begin to load what counting needs, without waiting for it."""
+        ...
+
+    async def ready(self) -> None:
+        """Return once what counting needs is loaded."""
+        ...
 
     def count(self, text: str) -> int:
         """Return how many tokens `text` has."""
@@ -96,4 +104,8 @@ class Tokenizer(Protocol):
 
     def cut(self, text: str, limit: int) -> str:
         """Return the longest prefix of `text` that is whole characters and has at most `limit` of its tokens."""
+        ...
+
+    def settled(self, text: str) -> int:
+        """Return the length of a prefix of `text` whose tokens no longer change, whatever comes after `text`."""
         ...

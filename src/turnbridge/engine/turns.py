@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
-from turnbridge.engine.limits import OutputLimit
+from turnbridge.engine.limits import Gated, OutputLimit
 from turnbridge.engine.ports import Backend, Batches, Conversation, MediaLoader, Tokenizer
 from turnbridge.engine.ready_items import ready_items
 from turnbridge.engine.timing import TurnClock, Watch
@@ -254,9 +254,7 @@ class _Turn:
 
         Legs that only correct the model join the one that the client sees.
         """
-        request, rules, clock = self.told.request, self.rules, self._clock
-        limited = request.stop or request.max_output_tokens is not None
-        limit = OutputLimit(request.stop, request.max_output_tokens, self._tokenizer) if limited else None
+        rules, clock, limit = self.rules, self._clock, self._limit()
         following: Batches | None = source
         while following is not None:
             current, following = following, None
@@ -266,17 +264,17 @@ class _Turn:
                 async for batch in batches:
                     clock.heard()
                     allowed, following = rules.judge(batch)
-                    events, cut = (allowed, None) if limit is None else limit.feed(allowed)
+                    events, cut = (allowed, None) if limit is None else await self._fed(limit, allowed)
                     said.append(events)
                     if cut is not None:
                         self.conversation.close()
                         # Codex gives no count for a turn that was interrupted.
-                        yield [*events, _cut(cut, rules.spent + self._estimate(said))]
+                        yield [*events, _cut(cut, rules.spent + await self._estimate(said))]
                         return
                     ending = batch[-1]
                     if isinstance(ending, TurnIncomplete) and ending.usage.estimated:
                         # Nor for one that the provider cut off.
-                        counted = rules.spent + self._estimate(said)
+                        counted = rules.spent + await self._estimate(said)
                         events = [*events[:-1], replace(ending, usage=counted)]
                     if events:
                         yield events
@@ -284,7 +282,20 @@ class _Turn:
                         break
                     clock.wait()
 
-    def _estimate(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
+    def _limit(self) -> OutputLimit | None:
+        request = self.told.request
+        if not request.stop and request.max_output_tokens is None:
+            return None
+        # The vocabulary is loaded while the model thinks.
+        self._tokenizer.prepare()
+        return OutputLimit(request.stop, request.max_output_tokens, self._tokenizer)
+
+    async def _fed(self, limit: OutputLimit, events: Sequence[TurnEvent]) -> Gated:
+        await self._tokenizer.ready()
+        return limit.feed(events)
+
+    async def _estimate(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
+        await self._tokenizer.ready()
         request = self.told.request
         shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
         told = [event for events in said for event in events]

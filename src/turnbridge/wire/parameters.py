@@ -13,6 +13,8 @@ METADATA_VALUE_LENGTH = 512
 
 # OpenAI's bound on `stop`.
 STOP_SEQUENCES = 4
+# Ours: how much of an answer could be the beginning of one is looked for at every delta, with the square of its length.
+STOP_CHARACTERS = 4_096
 
 # OpenAI's bounds on how a model samples.
 DECIMAL_BOUNDS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
@@ -135,4 +137,11 @@ def stop_sequences(stop: str | list[str] | None) -> tuple[str, ...]:
         )
     if "" in sequences:
         raise InvalidRequest("Invalid 'stop': a sequence must not be empty.", code="invalid_value", param="stop")
+    longest = max(map(len, sequences), default=0)
+    if longest > STOP_CHARACTERS:
+        raise InvalidRequest(
+            f"Invalid 'stop': string too long. Expected at most {STOP_CHARACTERS} characters, but got {longest}.",
+            code="string_above_max_length",
+            param="stop",
+        )
     return sequences

@@ -1,8 +1,9 @@
-"""Asks a server for `/healthz` again and again until stdin closes, then prints the longest wait in seconds.
+"""Asks a server for `/healthz` again and again until stdin closes, then prints as JSON how long the answers took.
 
-A program of its own: in the test's process, building a large body would delay the measurement itself.
+A program of its own: in the process of the clients, building a large body would delay the measurement itself.
 """
 
+import json
 import select
 import sys
 import time
@@ -10,6 +11,8 @@ from http.client import HTTPConnection
 
 INTERVAL_S = 0.01
 TIMEOUT_S = 60
+GREETING = b"watching\n"
+"""What it prints once it measures."""
 
 
 def wait_s(host: str, port: int) -> float:
@@ -26,11 +29,13 @@ def wait_s(host: str, port: int) -> float:
 
 
 def main(host: str, port: int) -> None:
-    longest = wait_s(host, port)
-    print("watching", flush=True)
+    """Measure until stdin closes."""
+    waits = [wait_s(host, port)]
+    print(GREETING.decode(), end="", flush=True)
     while not select.select([sys.stdin], [], [], INTERVAL_S)[0]:
-        longest = max(longest, wait_s(host, port))
-    print(longest, flush=True)
+        waits.append(wait_s(host, port))
+    waits.sort()
+    print(json.dumps({"asked": len(waits), "p99_s": waits[len(waits) * 99 // 100], "longest_s": waits[-1]}), flush=True)
 
 
 if __name__ == "__main__":
