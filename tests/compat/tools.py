@@ -367,6 +367,15 @@ TOOLS = (
         ),
     ),
     Requirement(
+        id="tools.mode.native-at-once",
+        sentence="Calls that a script makes at once all reach the client, together or one by one as it wants them.",
+        source=OURS,
+        tests=(
+            "tests/appserver/test_conversation.py::test_calls_that_are_open_at_once_all_reach_the_client_and_are_answered",
+            "tests/faults/test_bad_codex.py::test_calls_that_codex_opens_at_once_are_all_told_and_answered",
+        ),
+    ),
+    Requirement(
         id="tools.mode.auto",
         sentence="In auto mode, a model whose direct tools the provider refuses is served natively from then on, "
         "and each answer says what Codex adds in that mode.",
