@@ -55,6 +55,15 @@ TOOLS = (
         ),
     ),
     Requirement(
+        id="tools.objects",
+        sentence="Parameters that say of themselves that they are no object are a 400 in OpenAI's words.",
+        source=FUNCTIONS,
+        tests=(
+            "tests/wire/test_tools_decoding.py::test_parameters_that_are_no_object_are_refused",
+            "tests/real/test_errors.py::test_a_malformed_request_is_told_what_is_wrong_and_where",
+        ),
+    ),
+    Requirement(
         id="tools.batch.together",
         sentence="All calls of one model response leave together, in the model's order, with its `call_id`s.",
         source=FUNCTIONS,

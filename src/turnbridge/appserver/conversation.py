@@ -97,7 +97,8 @@ class CodexConversation:
         except CallRefused as refused:
             if THREAD_GONE in refused.message:
                 raise BackendLost("Codex has let go of the thread.") from refused
-            raise InvalidRequest(f"Codex cannot carry this: {refused.message}", param="input") from refused
+            problem = f"Codex cannot carry this: {refused.message}"
+            raise InvalidRequest(problem, code="unsupported_item", param="input") from refused
         if any(isinstance(part, ImagePart) for item in items for part in _parts(item)):
             await self._check_images(items)
 

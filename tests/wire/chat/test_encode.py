@@ -22,7 +22,6 @@ HEAD: JsonObject = {
     "created": CREATED,
     "model": "gpt-5.5",
     "service_tier": "default",
-    "system_fingerprint": None,
 }
 CHUNK: JsonObject = {**HEAD, "object": "chat.completion.chunk"}
 USAGE: JsonObject = {

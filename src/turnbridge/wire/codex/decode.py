@@ -17,7 +17,7 @@ from turnbridge.turn import events as ev
 from turnbridge.turn.items import ImagePart, Json, JsonObject, Part
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.errors import CONTEXT_WORDS, UNREACHABLE, gateway_error, incomplete_reason
-from turnbridge.wire.codex.tools import ToolNames
+from turnbridge.wire.codex.tools import NO_NAMESPACE, ToolNames
 from turnbridge.wire.codex_json import levels
 
 # Codex reads no JSON that is nested so deep.
@@ -220,11 +220,12 @@ class TurnDecoder:
 
         Codex itself answers calls to functions that nobody declared, and calls whose arguments it cannot read.
         """
-        name, call_id = self._names.to_client(item.name or ""), item.call_id or ""
+        name, call_id, namespace = self._names.to_client(item.name or ""), item.call_id or "", item.namespace
         arguments = msgspec.json.decode(item.arguments, type=str)
-        if name is not None and _is_readable(arguments):
+        # Nobody can declare a namespace here.
+        if name is not None and namespace in NO_NAMESPACE and _is_readable(arguments):
             self._known_calls.add(call_id)
-            self._calls.append(ev.FunctionCallDone(item.id or call_id, call_id, name, arguments))
+            self._calls.append(ev.FunctionCallDone(item.id or call_id, call_id, name, arguments, namespace))
 
     @property
     def holds_calls(self) -> bool:
@@ -254,8 +255,8 @@ class TurnDecoder:
             return
         self._known_calls.add(asked.call_id)
         name = self._names.to_client(asked.tool) or asked.tool
-        arguments = bytes(asked.arguments).decode()
-        self._script_calls.append(ev.FunctionCallDone(f"fc_{asked.call_id}", asked.call_id, name, arguments))
+        call = asked.call_id, name, bytes(asked.arguments).decode(), asked.namespace
+        self._script_calls.append(ev.FunctionCallDone(f"fc_{asked.call_id}", *call))
 
     def _message_done(self, item: schema.RawItem) -> list[ev.TurnEvent]:
         item_id = item.id if item.id in self._messages else next(iter(self._messages), item.id or "msg")
