@@ -297,7 +297,7 @@ async def test_each_answer_says_what_codex_added_in_the_mode_in_which_it_was_giv
             body = {"model": model, "messages": [HI], "tools": declared("chat"), "stream": stream}
             told.append((await bridge.http.post("/v1/chat/completions", json=body)).headers["x-turnbridge-fidelity"])
     assert told == [
-        "extra=exec,list_mcp_resource_templates,list_mcp_resources,read_mcp_resource,wait",
+        "extra=exec,list_mcp_resource_templates,list_mcp_resources,read_mcp_resource,wait,no-image-detail",
         "exact",
     ]
 

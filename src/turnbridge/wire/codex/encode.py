@@ -56,6 +56,7 @@ SWITCHED_OFF = (
     "shell_tool",
     "skill_search",
     "sleep_tool",
+    "unified_image_budget",
     "view_image",
 )
 
