@@ -1,13 +1,16 @@
 """What every test shares."""
 
 import gc
+import inspect
 import shutil
 import signal
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.strategies import DataObject
 
 from turnbridge import selfcheck
 from turnbridge.appserver import capabilities, pool
@@ -33,6 +36,19 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse coroutines that draw values while they run.
+
+    Hypothesis ends an example that has drawn too much by an exception that is no `Exception`: it ends the task, too, in
+    which all tests and fixtures of this session run, and each later test fails. What `given` draws itself is safe.
+    """
+    for item in items:
+        test = getattr(getattr(item, "obj", None), "hypothesis", None)
+        inner = getattr(test, "inner_test", None)
+        if inspect.iscoroutinefunction(inner) and DataObject in typing.get_type_hints(inner).values():
+            raise pytest.UsageError(f"{item.nodeid} draws values inside a coroutine. Let `given` draw them.")
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.altered_codex import REAL, WITH_CONTEXT, WITH_QUESTIONS, WITH_SHELL, altered_codex
+from tests.support.altered_codex import REAL, WITH_CONTEXT, WITH_IMAGE_BUDGET, WITH_QUESTIONS, WITH_SHELL, altered_codex
 from tests.support.gateway import API_KEY, listening, running_bridge, settings_for_tests
 from turnbridge import selfcheck
 from turnbridge.appserver import pool as pool_module
@@ -17,7 +17,7 @@ from turnbridge.appserver.home import prepare_bare_home, provider_overrides
 from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
 from turnbridge.bootstrap import running_gateway
 from turnbridge.demo.replies import answer, function_call, message
-from turnbridge.selfcheck import INSTRUCTIONS, QUESTION, TOOL, Fidelity, check, compare
+from turnbridge.selfcheck import INSTRUCTIONS, PICTURES, PIXEL, QUESTION, TOOL, Fidelity, check, compare
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex.host_rules import HostRules
@@ -26,9 +26,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 NOWHERE = "http://127.0.0.1:9/v1"
 EXACT = Fidelity()
-# What models that call functions from scripts are given to do it with, by Codex itself.
+# What models that call functions from scripts are given to do it with, by Codex itself; their images lose the detail.
 SCRIPTING = Fidelity(
-    extra_tools=("exec", "list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource", "wait")
+    extra_tools=("exec", "list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource", "wait"),
+    missing=("image-detail",),
 )
 
 
@@ -88,6 +89,11 @@ async def test_texts_of_codexs_own_are_seen_and_told(spec: CodexSpec, tmp_path: 
     seen = await seen_of(replace(spec, binary=altered_codex(tmp_path, WITH_CONTEXT)))
     assert (seen.extra_items, seen.findings) == (("user-message",), ("user-message", "text"))
     assert [text.split("\n")[0] for text in seen.extra_instructions] == ["<environment_context>"]
+
+
+async def test_a_picture_that_codex_changes_is_seen_and_told(spec: CodexSpec, tmp_path: Path) -> None:
+    seen = await seen_of(replace(spec, binary=altered_codex(tmp_path, WITH_IMAGE_BUDGET)))
+    assert (seen, seen.findings) == (Fidelity(missing=("image-detail",)), ("no-image-detail",))
 
 
 async def test_a_tool_that_could_act_on_the_host_is_refused_again_and_again(spec: CodexSpec, tmp_path: Path) -> None:
@@ -189,6 +195,29 @@ def with_tools(*tools: Json) -> JsonObject:
 )
 def test_whatever_is_not_ours_is_found(request_body: JsonObject, seen: Fidelity) -> None:
     assert compare(request_body, exact=True) == seen
+
+
+def picture(**more: Json) -> JsonObject:
+    return {"type": "input_image", "image_url": PIXEL, **more}
+
+
+@pytest.mark.parametrize(
+    ("parts", "missing"),
+    [
+        ([picture(detail="high"), picture()], ()),
+        ([picture(detail="original"), picture(detail="original")], ("image-detail",)),
+        ([picture(detail="high"), picture(detail="auto")], ("image-detail",)),
+        ([picture(detail="high")], ("image",)),
+        ([picture(detail="high"), {**picture(), "image_url": "data:image/png;base64,"}], ("image",)),
+        ([], ("image",)),
+    ],
+    ids=["as sent", "details rewritten", "a detail added", "one lost", "other bytes", "all lost"],
+)
+def test_a_picture_is_compared_whole(parts: list[Json], missing: tuple[str, ...]) -> None:
+    question: JsonObject = {"type": "input_text", "text": QUESTION}
+    shown: JsonObject = {"type": "message", "role": "user", "content": [question, *parts]}
+    seen = compare({**OURS, "input": [shown]}, exact=True, pictures=PICTURES)
+    assert seen == Fidelity(missing=missing)
 
 
 def test_a_tool_for_scripts_is_harmless_by_itself_but_not_what_it_may_call() -> None:

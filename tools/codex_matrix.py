@@ -31,7 +31,7 @@ PINNED = importlib.metadata.version("openai-codex-cli-bin")
 # The versions before and after changes of the protocol that concern us, and some in between.
 VERSIONS = (
     *(OLDEST, "0.98.0", "0.101.0", "0.104.0", "0.105.0", "0.120.0", "0.121.0", "0.125.0", "0.130.0", "0.142.0"),
-    *("0.144.6", "0.145.0", "0.150.0", "0.157.0"),
+    *("0.144.6", "0.145.0", "0.150.0", "0.157.0", "0.164.0", "0.165.0", "0.166.0"),
 )
 
 # A version has some hundred megabytes.

@@ -25,9 +25,9 @@ from turnbridge.demo.replies import answer, message
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.turn.events import TurnCompleted, TurnFailed
-from turnbridge.turn.items import Json, JsonObject, Message, TextPart
+from turnbridge.turn.items import ImagePart, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, DIRECT_TOOLS, thread_start_params
+from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, DIRECT_TOOLS, raw_item, thread_start_params
 from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE, flat_config
 from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.tools import ToolNames
@@ -50,6 +50,12 @@ TOOL = Tool(
     description="The only function that Turnbridge declares.",
     parameters={"type": "object", "properties": {}},
 )
+
+# A picture of one pixel, in both ways that clients send one: Codex must change neither its bytes nor its detail.
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC"
+)
+PICTURES = (ImagePart(url=PIXEL, detail="high", param="input"), ImagePart(url=PIXEL, param="input"))
 
 # Tools of Codex's that run commands, touch files, call other servers' tools or start agents, in any version of it.
 HOST_TOOLS = frozenset(
@@ -125,7 +131,14 @@ async def check(spec: CodexSpec, worker: Worker) -> Fidelity:
     return seen
 
 
-def compare(request: JsonObject, *, exact: bool, scripts_tools: bool = False, rules: HostRules = STRICT) -> Fidelity:
+def compare(
+    request: JsonObject,
+    *,
+    exact: bool,
+    scripts_tools: bool = False,
+    pictures: Sequence[ImagePart] = (),
+    rules: HostRules = STRICT,
+) -> Fidelity:
     """Return how a request that reached the model differs from what it must hold.
 
     Unless it is `exact`, our own words may stand among others in one text: a history that had to be flattened.
@@ -140,12 +153,13 @@ def compare(request: JsonObject, *, exact: bool, scripts_tools: bool = False, ru
     extra_texts = [text for text in texts if not _is_ours(text, exact=exact)]
     # Older versions keep some whatever one does: there the sandbox refuses a patch, and a look at a file ends the turn.
     harmless = {*({SCRIPTING_TOOL} if scripts_tools else ()), *(BUILT_IN if rules.strict and not exact else ())}
+    sent = _pictures([raw_item(Message(role="user", parts=tuple(pictures)), ToolNames(()))])
     return Fidelity(
         extra_items=tuple(_item_name(item) for item in items if not _is_expected(item, exact=exact)),
         extra_tools=tuple(name for name in tools if name != TOOL.name),
         extra_instructions=tuple(text[:EXCERPT_CHARACTERS] for text in extra_texts),
         host_tools=tuple(name for name in tools if _acts(name) and name not in harmless),
-        missing=tuple(_missing(texts, tools)),
+        missing=(*_missing(texts, tools), *_missing_of_pictures(_pictures(items), sent)),
     )
 
 
@@ -158,13 +172,23 @@ async def _look(spec: CodexSpec) -> Fidelity:
         ):
             exact = worker.dialect == "v2"
             # Older versions take seconds to start a thread, and offer all models the same.
-            turns = [_ask(worker, known.id) for known in worker.models[: None if exact else 1]]
+            asked_of = worker.models[: None if exact else 1]
+            # Where a history is flattened, pictures lose their detail in any case.
+            shown = {known.id: PICTURES if exact and "image" in known.modalities else () for known in asked_of}
+            turns = [_ask(worker, _request(model, pictures)) for model, pictures in shown.items()]
             for failure in filter(None, await asyncio.gather(*turns)):
                 raise failure
             scripting = {known.id for known in worker.models if known.scripts_tools and not spec.direct_tools}
             for asked in model.requests:
-                scripts = asked.body.get("model") in scripting
-                seen = seen.joined(compare(asked.body, exact=exact, scripts_tools=scripts, rules=spec.rules))
+                model_id = str(asked.body.get("model"))
+                found = compare(
+                    asked.body,
+                    exact=exact,
+                    scripts_tools=model_id in scripting,
+                    pictures=shown.get(model_id, ()),
+                    rules=spec.rules,
+                )
+                seen = seen.joined(found)
     return seen
 
 
@@ -185,11 +209,10 @@ async def _started(spec: CodexSpec) -> AsyncIterator[Worker]:
         await asyncio.shield(worker.process.stop())
 
 
-async def _ask(worker: Worker, model: str) -> BackendUnavailable | None:
+async def _ask(worker: Worker, request: TurnRequest) -> BackendUnavailable | None:
     """Run one turn; return what is to be told if it does not go as it must."""
     try:
         async with asyncio.timeout(TURN_TIMEOUT_S):
-            request = _request(model)
             conversation = await open_conversation(worker, request)
             try:
                 ends = [event async for batch in conversation.run() for event in batch][-1:]
@@ -206,23 +229,24 @@ async def _ask(worker: Worker, model: str) -> BackendUnavailable | None:
         problem = "the turn took too long."
     except GatewayError as error:
         problem = error.message
-    return BackendUnavailable(f"Codex could not be checked with {model}: {problem}")
+    return BackendUnavailable(f"Codex could not be checked with {request.model}: {problem}")
 
 
-def _request(model: str) -> TurnRequest:
+def _request(model: str, pictures: Sequence[ImagePart] = PICTURES) -> TurnRequest:
     return TurnRequest(
         model=model,
         instructions=INSTRUCTIONS,
-        items=(Message(role="user", parts=(TextPart(text=QUESTION),)),),
+        items=(Message(role="user", parts=(TextPart(text=QUESTION), *pictures)),),
         tools=(TOOL,),
     )
 
 
 def _recipe(spec: CodexSpec) -> str:
-    """Return something that changes with whatever we tell Codex to leave out."""
+    """Return something that changes with whatever we tell Codex to leave out, and with what we look at."""
     request = _request("")
     told = [
         thread_start_params(request, ToolNames(())),
+        request.items,
         flat_config(request, logged_in=False),
         CATALOG_OVERRIDES,
         DIRECT_TOOLS,
@@ -249,6 +273,13 @@ def _missing(texts: Sequence[str], tools: Container[str]) -> Iterator[str]:
     # Where functions cannot be declared, they are explained in words.
     if TOOL.name not in tools and TOOL.name not in whole:
         yield "tool"
+
+
+def _missing_of_pictures(shown: Sequence[JsonObject], sent: Sequence[JsonObject]) -> Iterator[str]:
+    if [part.get("image_url") for part in shown] != [part["image_url"] for part in sent]:
+        yield "image"
+    elif shown != sent:
+        yield "image-detail"
 
 
 def _tool_names(tools: Sequence[Json]) -> Iterator[str]:
@@ -287,6 +318,12 @@ def _texts(item: JsonObject) -> Iterator[str]:
     for part in _list(content):
         if isinstance(part, dict) and isinstance(part.get("text"), str):
             yield str(part["text"])
+
+
+def _pictures(items: Sequence[Json]) -> list[JsonObject]:
+    """Return the pictures in items, whole."""
+    parts = [part for item in items if isinstance(item, dict) for part in _list(item.get("content"))]
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == "input_image"]
 
 
 def _item_name(item: JsonObject) -> str:

@@ -11,13 +11,26 @@ from tests.support.codex_schema import old_schema
 from turnbridge.appserver.connection import Connection
 from turnbridge.appserver.conversation import CodexConversation
 from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InternalFault, InvalidRequest
-from turnbridge.turn.events import CallsAwaited, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.events import (
+    CallsAwaited,
+    FunctionCallDone,
+    MessageStarted,
+    TextDelta,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
 from turnbridge.turn.items import FunctionCallOutput, ImagePart, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire.codex.rpc_check import RpcCheck
 from turnbridge.wire.codex.tools import ToolNames
 
 pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 10
+"""Far longer than a turn of a Codex that is here takes."""
 
 ASKED = TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),))
 
@@ -125,6 +138,81 @@ async def test_an_output_that_codex_does_not_take_fails_its_turn_also_as_it_ends
         assert isinstance(failed, TurnFailed)
         assert isinstance(failed.error, InternalFault)
         assert "`reply to item/tool/call`" in failed.error.message
+    finally:
+        await worker.process.stop()
+
+
+def script_call(number: int) -> JsonObject:
+    """Return the line in which Codex asks for a call that a script of the model's has made."""
+    return {"id": number, **told("item/tool/call", callId=f"exec-{number}", tool="f", arguments={"n": number})}
+
+
+class Scripting(Codex):
+    """A Codex whose model runs a script: all of its calls are open at once, as from 0.164 on."""
+
+    def __init__(self, *calls: JsonObject) -> None:
+        super().__init__(ANSWER, told("rawResponse/completed"))
+        self._calls = calls
+        self.answers: dict[Json, Json] = {}
+
+    def _take(self, line: bytes) -> None:
+        said: JsonObject = json.loads(line)
+        if "method" in said:
+            super()._take(line)
+            return
+        self.answers[said["id"]] = said["result"]
+        if len(self.answers) == len(self._calls):
+            self.connection.receive(json.dumps(end("ours")).encode() + b"\n")
+
+    async def _say(self, number: object) -> None:
+        await super()._say(number)
+        self.connection.receive(b"".join(json.dumps(call).encode() + b"\n" for call in self._calls))
+
+
+def output_of(number: int) -> JsonObject:
+    """Return what Codex must be answered to a call."""
+    return {"contentItems": [{"type": "inputText", "text": f"output {number}"}], "success": True}
+
+
+@pytest.mark.parametrize(
+    ("parallel", "legs"), [(True, [[1, 2, 3]]), (False, [[1], [2], [3]])], ids=["together", "one by one"]
+)
+async def test_calls_that_are_open_at_once_all_reach_the_client_and_are_answered(
+    parallel: bool, legs: list[list[int]], tmp_path: Path
+) -> None:
+    codex = Scripting(*map(script_call, (1, 2, 3)))
+    worker = await idle_worker(tmp_path, connection=codex.connection)
+    try:
+        request = replace(ASKED, parallel_calls=parallel)
+        conversation = CodexConversation(worker, "thread", request, ToolNames(["f"]))
+        batches = conversation.run()
+        async with asyncio.timeout(PATIENCE_S):
+            for leg in legs:
+                *calls, ending = [event async for batch in batches for event in batch]
+                assert calls == [FunctionCallDone(f"fc_exec-{n}", f"exec-{n}", "f", f'{{"n": {n}}}') for n in leg]
+                assert ending == CallsAwaited(Usage())
+                assert conversation.alive
+                outputs = [FunctionCallOutput(call_id=f"exec-{n}", output=f"output {n}") for n in leg]
+                batches = conversation.resume(outputs)
+            assert [event async for batch in batches for event in batch] == [TurnCompleted(Usage())]
+        assert codex.answers == {number: output_of(number) for number in (1, 2, 3)}
+    finally:
+        await worker.process.stop()
+
+
+async def test_a_scripts_calls_wait_for_the_end_of_the_response_that_started_it(tmp_path: Path) -> None:
+    """From 0.164 on, a script may call before the response is over in which the model wrote it."""
+    script = told("rawResponseItem/completed", item={"type": "custom_tool_call", "call_id": "1", "name": "exec"})
+    usage: JsonObject = {"inputTokens": 10, "outputTokens": 5}
+    codex = Codex(ANSWER, script, script_call(1), told("rawResponse/completed", usage=usage))
+    worker = await idle_worker(tmp_path, connection=codex.connection)
+    try:
+        conversation = CodexConversation(worker, "thread", ASKED, ToolNames(["f"]))
+        async with asyncio.timeout(PATIENCE_S):
+            *_, ending = [event async for batch in conversation.run() for event in batch]
+        assert isinstance(ending, CallsAwaited)
+        assert ending.usage == Usage(input=10, output=5)
+        assert conversation.alive
     finally:
         await worker.process.stop()
 

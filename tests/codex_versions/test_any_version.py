@@ -24,7 +24,7 @@ from tests.codex_versions.test_host import attempts
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge.appserver.capabilities import examine
-from turnbridge.demo.replies import OutputItem, Wait, answer, error_reply, function_call, message
+from turnbridge.demo.replies import OutputItem, Wait, answer, custom_tool_call, error_reply, function_call, message
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex.capabilities import Dialect
 from turnbridge.wire.tool_text.blocks import example_call
@@ -68,6 +68,7 @@ class Codex:
     """A gateway in front of one program."""
 
     bridge: Bridge
+    binary: Path
     dialect: Dialect
     model: str
 
@@ -98,7 +99,7 @@ async def codex(
         pytest.skip(f"Codex {known.version} does not speak {target.dialect}.")
     async with running_bridge(home, CODEX_BIN=target.binary, PROXY_APP_SERVER_DIALECT=target.dialect) as bridge:
         offered = await bridge.client.models.list()
-        yield Codex(bridge=bridge, dialect=target.dialect, model=offered.data[0].id)
+        yield Codex(bridge=bridge, binary=target.binary, dialect=target.dialect, model=offered.data[0].id)
 
 
 def texts(value: Json) -> list[str]:
@@ -233,6 +234,41 @@ async def test_calls_go_to_the_client_and_their_outputs_to_the_model(
     assert second.parse().output_text == "Sunny, noon."
     record_testsuite_property(f"outputs {codex.dialect}", second.headers["x-turnbridge-thread"])
     assert_once_and_in_order(codex.shown(), "Weather-and-time?", "Rome-city", "It-is-sunny.", "It-is-noon.")
+
+
+SCRIPT = """
+const cities = ["Rome-city", "Oslo-city", "Bern-city"];
+text(JSON.stringify(await Promise.all(cities.map(city => tools.weather({city})))));
+"""
+
+
+async def test_the_calls_of_a_script_go_to_the_client_and_their_outputs_to_the_script(
+    codex: Codex, tmp_path: Path
+) -> None:
+    async with running_bridge(
+        tmp_path, CODEX_BIN=codex.binary, PROXY_APP_SERVER_DIALECT=codex.dialect, PROXY_TOOL_MODE="native"
+    ) as bridge:
+        worker = await bridge.gateway.pool.worker()
+        model = next((known.id for known in worker.models if known.scripts_tools), None)
+        if model is None:
+            pytest.skip("No model of this Codex calls functions from scripts.")
+        bridge.script(answer(custom_tool_call("exec", SCRIPT)), answer(message("All sunny.")))
+        history: Any = [{"role": "user", "content": "Weather?"}]
+        async with asyncio.timeout(PATIENCE_S):
+            # Some versions ask for one call after another, and some for all at once.
+            while True:
+                response = await bridge.client.responses.create(model=model, input=history, tools=[WEATHER])
+                made = [item for item in response.output if item.type == "function_call"]
+                if not made:
+                    break
+                history += [call.to_dict() for call in made]
+                history += [
+                    {"type": "function_call_output", "call_id": call.call_id, "output": f"Sunny in {call.arguments}"}
+                    for call in made
+                ]
+        assert response.output_text == "All sunny."
+        _, after_it = bridge.model.requests
+        assert_once_and_in_order("\n".join(texts(after_it.body["input"])), "Rome-city", "Oslo-city", "Bern-city")
 
 
 async def test_a_conversation_goes_on_from_its_last_response(codex: Codex) -> None:

@@ -118,6 +118,26 @@ ITEMS = (
         divergence="The name does not reach the model, and is named in `x-turnbridge-ignored`.",
     ),
     Requirement(
+        id="items.namespaces",
+        sentence="The `namespace` of a call, and the function that an output names, reach the model and come back.",
+        source=RESPONSES,
+        tests=(
+            "tests/real/test_fidelity.py::test_the_model_sees_exactly_what_the_client_sent",
+            "tests/real/test_namespaces.py::test_the_namespace_of_a_call_reaches_the_client_and_goes_back_to_the_model",
+            "tests/real/test_namespaces.py::test_a_call_in_a_namespace_that_nobody_declared_is_answered_by_codex",
+        ),
+        divergence="Tools of type `namespace` cannot be declared.",
+    ),
+    Requirement(
+        id="items.fields",
+        sentence="A field of an item that Codex does not carry is named in `x-turnbridge-ignored`.",
+        source=OURS,
+        tests=(
+            "tests/real/test_fidelity.py::test_the_model_sees_exactly_what_the_client_sent",
+            "tests/wire/responses/test_decode.py::test_fields_of_items_that_codex_does_not_carry_are_named_once",
+        ),
+    ),
+    Requirement(
         id="items.pairs",
         sentence="A call without its output, or an output without its call, is a 400 in OpenAI's words.",
         source=FUNCTIONS,
@@ -153,7 +173,7 @@ CHAT_ANSWERS = (
             "tests/real/test_answers.py::test_both_answers_are_what_the_sdks_types_demand",
             "tests/wire/chat/test_encode.py::test_the_official_client_knows_every_field_of_every_chunk",
         ),
-        divergence="`reasoning_content` is added, which many clients show; `system_fingerprint` is null.",
+        divergence="`reasoning_content` is added, which many clients show; `system_fingerprint` is left out.",
     ),
     Requirement(
         id="chat.fold",

@@ -121,6 +121,16 @@ INGRESS = (
         tests=("tests/real/test_ingress_routes.py::test_probes_need_no_key",),
     ),
     Requirement(
+        id="ingress.websockets",
+        sentence="A request for a WebSocket is a 426, at which Codex falls back to HTTP at once.",
+        source=CLIENTS,
+        tests=(
+            "tests/real/test_ingress_routes.py::test_a_websocket_is_refused_with_what_is_served_instead",
+            "tests/real/test_codex_as_client.py::test_codex_falls_back_to_http_at_once_when_it_is_refused_a_websocket",
+        ),
+        divergence="OpenAI serves `/v1/responses` over WebSocket, too.",
+    ),
+    Requirement(
         id="ingress.unknown-routes",
         sentence="Any other route is a 404, and a wrong verb a 405 with `Allow`, both as OpenAI's error object.",
         source=ERRORS,

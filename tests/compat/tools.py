@@ -55,6 +55,15 @@ TOOLS = (
         ),
     ),
     Requirement(
+        id="tools.objects",
+        sentence="Parameters that say of themselves that they are no object are a 400 in OpenAI's words.",
+        source=FUNCTIONS,
+        tests=(
+            "tests/wire/test_tools_decoding.py::test_parameters_that_are_no_object_are_refused",
+            "tests/real/test_errors.py::test_a_malformed_request_is_told_what_is_wrong_and_where",
+        ),
+    ),
+    Requirement(
         id="tools.batch.together",
         sentence="All calls of one model response leave together, in the model's order, with its `call_id`s.",
         source=FUNCTIONS,
@@ -364,6 +373,15 @@ TOOLS = (
         tests=(
             "tests/real/test_tools.py::test_calls_from_a_models_script_reach_the_client_as_ordinary_ones",
             "tests/real/test_tools.py::test_a_script_whose_turn_is_gone_is_replayed_as_the_calls_that_it_made",
+        ),
+    ),
+    Requirement(
+        id="tools.mode.native-at-once",
+        sentence="Calls that a script makes at once all reach the client, together or one by one as it wants them.",
+        source=OURS,
+        tests=(
+            "tests/appserver/test_conversation.py::test_calls_that_are_open_at_once_all_reach_the_client_and_are_answered",
+            "tests/faults/test_bad_codex.py::test_calls_that_codex_opens_at_once_are_all_told_and_answered",
         ),
     ),
     Requirement(

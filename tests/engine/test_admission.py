@@ -182,6 +182,18 @@ async def test_clients_enter_in_rotation_however_many_requests_each_one_has(clie
     await full.close()
 
 
+async def test_whoever_leaves_the_queue_behind_others_makes_room_in_it_at_once() -> None:
+    full = house(1, waiting=2)
+    for _ in range(2):
+        await full.ask("a")
+    behind = await full.ask("a")
+    behind.task.cancel()
+    await settled()
+    assert full.admission.waiting == 1
+    assert (await full.ask("b")).waits
+    await full.close()
+
+
 async def test_a_client_whose_first_request_has_left_keeps_its_turn() -> None:
     full = house(1)
     async with full.admission.admitted("the first"):

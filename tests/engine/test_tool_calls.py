@@ -109,6 +109,7 @@ async def test_a_call_without_a_text_may_be_told_with_a_blank_one(text: str) -> 
         (ANSWERED, call("b"), call("a"), *OUTPUTS),
         (ANSWERED, call("a", '{"n": true}'), call("b"), *OUTPUTS),
         (ANSWERED, call("a", "[" * 100_000), call("b"), *OUTPUTS),
+        (ANSWERED, replace(call("a"), namespace="crm"), call("b"), *OUTPUTS),
         (replace(THOUGHT, summary=("Ha!",)), *TOLD, *OUTPUTS),
         (replace(THOUGHT, encrypted="OTHER"), *TOLD, *OUTPUTS),
         (RawItem(item={**SEARCH.item, "id": "other"}), *TOLD, *OUTPUTS),
@@ -122,6 +123,7 @@ async def test_a_call_without_a_text_may_be_told_with_a_blank_one(text: str) -> 
         "order changed",
         "1 is not true",
         "endless arguments",
+        "namespace added",
         "thought edited",
         "secret edited",
         "search edited",
@@ -166,6 +168,22 @@ async def test_a_turn_whose_output_codex_would_bend_is_given_up() -> None:
     image = ImagePart(url="data:image/png;base64,AA==", detail="high", param="p")
     assert calls.claim(continued(*TOLD, output("a", (image,)), output("b"))) is None
     assert (waiting.alive, len(calls)) == (False, 0)
+
+
+@pytest.mark.parametrize("named", [{"name": "f"}, {"namespace": "crm"}], ids=["name", "namespace"])
+async def test_a_turn_whose_output_names_its_function_is_given_up(named: dict[str, str]) -> None:
+    """Codex would leave the name out."""
+    calls, waiting = parked()
+    assert calls.claim(continued(*TOLD, OUTPUTS[0], replace(OUTPUTS[1], **named))) is None
+    assert (waiting.alive, len(calls)) == (False, 0)
+
+
+async def test_a_namespace_may_be_missing_from_an_account_but_not_be_another() -> None:
+    made = replace(call("a"), namespace="functions")
+    for told_as, goes_on in ((None, True), ("functions", True), ("crm", False)):
+        calls, _ = parked(Leg(items=(made,), shown=("a",)))
+        claim = calls.claim(continued(replace(made, namespace=told_as), output("a")))
+        assert (claim is not None) is goes_on
 
 
 async def test_outputs_that_the_gateway_gives_itself_go_along() -> None:

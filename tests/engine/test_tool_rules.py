@@ -7,15 +7,18 @@ import pytest
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedConversation, saying
 from turnbridge.engine.tool_calls import Leg
 from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
-from turnbridge.turn.errors import OutputRejected
+from turnbridge.turn.errors import OutputRejected, UpstreamFailed
 from turnbridge.turn.events import (
     CallsAwaited,
     FunctionCallDone,
     MessageDone,
+    MessageStarted,
     ReasoningDone,
+    TextDelta,
     TurnCompleted,
     TurnEvent,
     TurnFailed,
+    TurnIncomplete,
     Usage,
     WebSearchDone,
 )
@@ -99,6 +102,31 @@ async def test_what_was_said_to_correct_the_model_is_recorded_and_counted() -> N
     ((), (correction,)) = backend.added
     wrong_call = call("a", '{"n": "one"}')
     assert rules.leg == Leg(items=(wrong_call, correction, call("b")), shown=("b",), intervened=True)
+
+
+WORDS: list[TurnEvent] = [MessageStarted("m", None), TextDelta("m", "Well.")]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [TurnFailed(UpstreamFailed("It broke.")), TurnIncomplete("content_filter", USAGE)],
+    ids=["failed", "incomplete"],
+)
+async def test_what_was_said_in_the_last_batch_of_a_turn_is_passed_on(ending: TurnEvent) -> None:
+    events, _, _ = await applied(ASKED, [[*WORDS, ending]])
+    assert events == [*WORDS, ending]
+
+
+async def test_what_was_said_beside_calls_that_cannot_be_corrected_is_passed_on() -> None:
+    wrong: list[TurnEvent] = [called("a", "{"), CallsAwaited(USAGE)]
+    events, _, _ = await applied(ASKED, [wrong], [wrong], [[*WORDS, *wrong]])
+    assert events[:-1] == WORDS
+
+
+async def test_what_was_said_in_place_of_a_required_call_is_passed_on() -> None:
+    said: list[TurnEvent] = [*WORDS, TurnCompleted(USAGE)]
+    events, _, _ = await applied(replace(ASKED, must_call=True), [said], [said])
+    assert events[:-1] == [*WORDS, *WORDS]
 
 
 async def test_a_model_that_does_not_learn_fails_with_the_usage_of_its_corrections() -> None:

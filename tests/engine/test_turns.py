@@ -311,6 +311,21 @@ async def test_a_failure_in_the_middle_comes_after_what_was_said() -> None:
     assert events == [MessageStarted("m", None), TextDelta("m", "hel"), TurnFailed(error, USAGE)]
 
 
+BROKEN = UpstreamFailed("It broke.")
+SAID: list[TurnEvent] = [MessageStarted("m", None), TextDelta("m", "begun")]
+
+
+@pytest.mark.parametrize("before", [[], saying("Well.")[:1]], ids=["the first", "a later one"])
+@pytest.mark.parametrize("error", [BROKEN, BackendLost("It died.")], ids=["provider", "Codex"])
+async def test_what_was_said_in_the_batch_of_the_failure_is_told_before_it(
+    before: list[Sequence[TurnEvent]], error: GatewayError
+) -> None:
+    failed: list[TurnEvent] = [*SAID, TurnFailed(error)]
+    backend = ScriptedBackend([[*before, failed], saying("again")])
+    assert await events_of(backend, STREAMED) == [*(event for batch in before for event in batch), *failed]
+    assert len(backend.opened) == 1
+
+
 async def test_a_turn_whose_codex_dies_before_it_said_anything_begins_again_once() -> None:
     dead = [[TurnFailed(BackendLost("Codex ended"))]]
     backend = ScriptedBackend([dead, saying("hello")])

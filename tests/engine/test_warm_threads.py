@@ -136,6 +136,19 @@ async def test_what_a_thread_holds_is_not_shown_to_it_again(told: tuple[Item, ..
     assert found.rest == (user("b"),)
 
 
+async def test_a_thread_does_not_go_on_if_a_function_is_named_otherwise() -> None:
+    call = replace(CALL, namespace="crm")
+    output = FunctionCallOutput(call_id="c", output="", name="f", namespace="crm")
+    before = asked(user("a"), call, output)
+    assert taken(before, (ANSWER,), asked(*before.items, ANSWER, user("b"))) is not None
+    for edited in (
+        (replace(call, namespace=None), output),
+        (call, replace(output, namespace=None)),
+        (call, replace(output, name=None)),
+    ):
+        assert taken(before, (ANSWER,), asked(user("a"), *edited, ANSWER, user("b"))) is None
+
+
 @pytest.mark.parametrize("arguments", ["[" * 100_000 + "]" * 100_000, "[" * 100_000], ids=["deep", "endless"])
 async def test_arguments_that_are_nested_too_deep_to_be_read_are_compared_as_they_are(arguments: str) -> None:
     call, output = replace(CALL, arguments=arguments), FunctionCallOutput(call_id="c", output="")

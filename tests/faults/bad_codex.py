@@ -63,6 +63,8 @@ class AppServer:
         self._writing = threading.Lock()
         self._numbers = count(1)
         self._wishes: dict[str, dict[str, str]] = {}
+        self._answered = threading.Condition()
+        self._answers: dict[str, Any] = {}
         self.asked = 0
         """The id of the request that is being answered."""
 
@@ -79,6 +81,18 @@ class AppServer:
             message = json.loads(line)
             if "id" in message and "method" in message:
                 self._answer(message["id"], message["method"], message.get("params") or {})
+            elif "id" in message:
+                with self._answered:
+                    self._answers[message["id"]] = message.get("result")
+                    self._answered.notify_all()
+
+    def ask(self, *questions: dict[str, Any]) -> list[Any]:
+        """Ask for all of this at once, and return the answers when the last one has come."""
+        numbers = [question["id"] for question in questions]
+        with self._answered:
+            self.write(*(json.dumps(question).encode() for question in questions))
+            self._answered.wait_for(lambda: self._answers.keys() >= set(numbers))
+            return [self._answers.pop(number) for number in numbers]
 
     def _answer(self, number: int, method: str, params: dict[str, Any]) -> None:
         self.asked = number
@@ -189,6 +203,16 @@ def broken_tool_call(server: AppServer, _thread: str) -> bool:
     return False
 
 
+def calls_at_once(server: AppServer, thread: str) -> bool:
+    """Run a script of the model's that calls two functions at the same time."""
+    cities = ("Oslo", "Bern")
+    asked = {"threadId": thread, "turnId": f"turn-of-{thread}", "tool": "weather"}
+    calls = [{**asked, "callId": f"exec-{city}", "arguments": {"city": city}} for city in cities]
+    questions = [{"id": f"{thread} {call['callId']}", "method": "item/tool/call", "params": call} for call in calls]
+    outputs = [answer["contentItems"][0]["text"] for answer in server.ask(*questions)]
+    return outputs != [f"sunny in {city}" for city in cities]
+
+
 def broken_answer(server: AppServer, _thread: str) -> bool:
     server.say({"id": server.asked, "result": "words"})
     return True
@@ -232,6 +256,7 @@ FAULTS: dict[str, Callable[[AppServer, str], bool]] = {
         other_threads,
         broken_notification,
         broken_tool_call,
+        calls_at_once,
         broken_answer,
         silence,
         closed_stdout,

@@ -12,7 +12,7 @@ from soak.asking import RESPONSES, Ending, ask, client
 from soak.patience import PATIENCE_S, until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -109,3 +109,28 @@ async def test_a_turn_that_kills_every_app_server_is_tried_twice_and_no_more(
             assert await turn(bad, stream=stream, fault="exit_now", when=when) == DIED
         assert bad.gateway.pool.restarts - before == 2
         assert await turn(bad) == HELLO
+
+
+async def test_calls_that_codex_opens_at_once_are_all_told_and_answered(bad: Bridge, tmp_path: Path) -> None:
+    asked: list[Json] = [{"role": "user", "content": "Weather?"}]
+    wish = json.dumps({"fault": "calls_at_once", "when": "before"})
+    tool: JsonObject = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
+    body: JsonObject = {"model": "gpt-5.5", "instructions": wish, "tools": [tool]}
+    async with nothing_left(bad), an_undisturbed_turn(bad, tmp_path / "gate"):
+        async with client(bad.url, API_KEY, timeout_s=PATIENCE_S) as http:
+            first = await ask(http, RESPONSES, {**body, "input": asked})
+            assert [(call.id, json.loads(call.arguments)["city"]) for call in first.calls] == [
+                ("exec-Oslo", "Oslo"),
+                ("exec-Bern", "Bern"),
+            ]
+            called: list[Json] = [
+                {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+                for call in first.calls
+            ]
+            outputs: list[Json] = [
+                {"type": "function_call_output", "call_id": f"exec-{city}", "output": f"sunny in {city}"}
+                for city in ("Oslo", "Bern")
+            ]
+            second = await ask(http, RESPONSES, {**body, "input": [*asked, *called, *outputs]})
+        assert second == HELLO
+        assert second.headers["x-turnbridge-thread"] == "parked"

@@ -298,6 +298,29 @@ HISTORY = [
         input=[call("c1", id="fc_1"), result("c1", "42", id="fco_1")],
     ),
     Case(
+        name="namespaces of calls",
+        responses={
+            "input": [
+                call("c1", "mcp__a.b", namespace="crm"),
+                result("c1", "1", name="mcp__a.b", namespace="crm"),
+                call("c2", namespace="functions"),
+                result("c2", "2"),
+            ]
+        },
+        input=[
+            call("c1", "mcp__a.b", namespace="crm"),
+            result("c1", "1", name="mcp__a.b", namespace="crm"),
+            call("c2", namespace="functions"),
+            result("c2", "2"),
+        ],
+    ),
+    Case(
+        name="fields of calls that Codex does not carry",
+        responses={"input": [call("c1", caller={"type": "direct"}), result("c1", "1", caller={"type": "direct"})]},
+        input=[call("c1"), result("c1", "1")],
+        ignored="input[].caller",
+    ),
+    Case(
         name="words between a call and its output",
         responses={"input": [call("c1"), said("assistant", "wait"), result("c1", "1")]},
         input=[call("c1"), said("assistant", "wait"), result("c1", "1")],

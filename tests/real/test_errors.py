@@ -350,7 +350,10 @@ def spoken(**fields: object) -> bytes:
 
 AUDIO = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
 MISSING, TYPE, VALUE = "missing_required_parameter", "invalid_type", "invalid_value"
-MALFORMED: list[tuple[str, bytes, str, str | None]] = [
+PARAMETERS = "invalid_function_parameters"
+TOOL = {"type": "function", "name": "f"}
+NOTHING = {"name": "f", "parameters": {"type": "null"}}
+MALFORMED: list[tuple[str, bytes, str | None, str | None]] = [
     (CHAT, b"", "invalid_json", None),
     (CHAT, b'{"model": ', "invalid_json", None),
     (CHAT, b"\xff", "invalid_json", None),
@@ -366,6 +369,10 @@ MALFORMED: list[tuple[str, bytes, str, str | None]] = [
     (CHAT, chat(stream="yes"), TYPE, "stream"),
     (CHAT, chat(temperature="hot"), TYPE, "temperature"),
     (CHAT, chat(stream_options={"include_usage": 3}), TYPE, "stream_options.include_usage"),
+    (CHAT, chat(stream_options={"include_usage": True}), None, "stream_options"),
+    (RESPONSES, responses(stream_options={}), None, "stream_options"),
+    (CHAT, chat(max_tokens=100.0), TYPE, "max_tokens"),
+    (RESPONSES, responses(max_output_tokens=100.0), TYPE, "max_output_tokens"),
     (RESPONSES, responses(input=5), TYPE, "input"),
     (RESPONSES, responses(input=["hi"]), TYPE, "input[0]"),
     (RESPONSES, responses(metadata={"a": 1}), TYPE, "metadata.a"),
@@ -378,6 +385,10 @@ MALFORMED: list[tuple[str, bytes, str, str | None]] = [
     (RESPONSES, responses(input=[{"role": "user"}]), MISSING, "input[0].content"),
     (RESPONSES, responses(input=[{"role": "robot", "content": "hi"}]), VALUE, "input[0].role"),
     (RESPONSES, responses(input=[{"type": "martian"}]), "unsupported_item", "input[0].type"),
+    (RESPONSES, responses(input=[{"role": "assistant", "content": "a", "phase": "bad"}]), VALUE, "input[0].phase"),
+    (RESPONSES, responses(tools=[{**TOOL, "description": 5}]), TYPE, "tools[0].description"),
+    (CHAT, chat(tools=[{"type": "function", "function": NOTHING}]), PARAMETERS, "tools[0].function.parameters"),
+    (RESPONSES, responses(tools=[{"type": "function", **NOTHING}]), PARAMETERS, "tools[0].parameters"),
     (CHAT, chat(reasoning_effort="hardest"), "unsupported_value", "reasoning_effort"),
     (RESPONSES, responses(reasoning={"effort": "hardest"}), "unsupported_value", "reasoning.effort"),
     (RESPONSES, responses(reasoning={"summary": "long"}), VALUE, "reasoning.summary"),
@@ -395,7 +406,7 @@ MALFORMED: list[tuple[str, bytes, str, str | None]] = [
     ("path", "body", "code", "param"), MALFORMED, ids=[f"{c[0]} {c[2]} {c[3]} {i}" for i, c in enumerate(MALFORMED)]
 )
 async def test_a_malformed_request_is_told_what_is_wrong_and_where(
-    bridge: Bridge, path: str, body: bytes, code: str, param: str | None
+    bridge: Bridge, path: str, body: bytes, code: str | None, param: str | None
 ) -> None:
     bridge.script()
     response = await bridge.http.post(f"/v1{path}", content=body)

@@ -54,12 +54,40 @@ async def test_what_only_openai_can_serve_is_refused_with_the_reason(bridge: Bri
     )
 
 
-async def test_a_websocket_is_refused_like_any_other_request_that_is_not_served(bridge: Bridge) -> None:
-    wish = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": "eA=="}
+HANDSHAKE = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "eA==",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/responses"])
+async def test_a_websocket_is_refused_with_what_is_served_instead(bridge: Bridge, path: str) -> None:
     with structlog.testing.capture_logs() as logs:
-        response = await bridge.http.get("/v1/responses", headers=wish)
+        response = await bridge.http.get(path, headers=HANDSHAKE)
+    assert (response.status_code, response.headers["upgrade"], response.headers["connection"]) == (
+        426,
+        "HTTP/1.1",
+        "upgrade",
+    )
+    assert response.json()["error"] == {
+        "message": f"WebSockets are not served here. Send the same over HTTP: POST {path}, with `stream`.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "websocket_not_served",
+    }
+    assert [(log["route"], log["status"]) for log in logs if log["event"] == "request"] == [(path, 426)]
+
+
+async def test_a_websocket_without_the_key_is_refused_like_anything_else(bridge: Bridge) -> None:
+    response = await bridge.http.get("/v1/responses", headers={**HANDSHAKE, "authorization": "Bearer wrong"})
+    assert (response.status_code, "upgrade" in response.headers) == (401, False)
+
+
+async def test_a_get_without_a_handshake_is_still_not_allowed(bridge: Bridge) -> None:
+    response = await bridge.http.get("/v1/responses")
     assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
-    assert [(log["route"], log["status"]) for log in logs if log["event"] == "request"] == [("/v1/responses", 405)]
 
 
 @pytest.mark.parametrize("path", ASK)

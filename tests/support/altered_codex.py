@@ -14,6 +14,8 @@ WITH_CONTEXT = r's/"include_environment_context":false/"include_environment_cont
 WITH_QUESTIONS = (
     r's/"experimental_request_user_input":{"enabled":false}/"experimental_request_user_input":{"enabled":true}/'
 )
+# Newer versions do this by themselves.
+WITH_IMAGE_BUDGET = r's/"unified_image_budget":false/"unified_image_budget":true/'
 
 
 def altered_codex(directory: Path, edit: str, *, only_after_check: bool = False) -> Path:

@@ -23,7 +23,7 @@ async def told(scope: Scope, receive: Receive, send: Send) -> None:
     await Response(said + await request.body())(scope, receive, send)
 
 
-TOLD = b"POST /path?query ['x-mine'] " + BODY
+TOLD = b"POST /path?query ['upgrade', 'x-mine'] " + BODY
 
 
 @pytest.mark.parametrize("size", [1, 7, len(OFFERED) - len(BODY), len(OFFERED)], ids=["1", "7", "head", "whole"])
@@ -52,7 +52,7 @@ async def test_an_offer_in_chunks_is_read_to_its_end() -> None:
     chunked = b"POST / HTTP/1.1\r\n" + OFFER + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     async with connected(told) as connection:
         await connection.send(chunked)
-        assert (await connection.answer())[2] == b"POST /? [] abcde"
+        assert (await connection.answer())[2] == b"POST /? ['upgrade'] abcde"
 
 
 @pytest.mark.parametrize(

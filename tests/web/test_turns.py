@@ -206,6 +206,23 @@ async def test_a_turn_that_fails_before_it_says_anything_is_an_error_of_the_requ
     assert stream.sent == []
 
 
+async def test_a_turn_that_fails_in_the_batch_of_its_first_words_is_an_error_of_the_request() -> None:
+    stream = Stream(HELD)
+    stream.turn.says([*STARTED, *FIRST, *FAILED])
+    with pytest.raises(UpstreamFailed):
+        await stream.serve()
+    assert stream.sent == []
+
+
+async def test_words_that_come_with_the_failure_of_a_stream_that_has_begun_are_told_before_it() -> None:
+    stream = Stream(HELD)
+    stream.turn.says([*STARTED, *FIRST], [TextDelta("m1", "lo"), *FAILED])
+    await stream.serve()
+    told = b"".join(stream.bodies)
+    assert b'"text":"Hello"' in told
+    assert told.index(b'"delta":"lo"') < told.index(b"response.failed")
+
+
 async def test_a_turn_that_fails_in_a_stream_that_has_begun_says_so_there() -> None:
     stream = Stream(PROMPT)
     serving = asyncio.ensure_future(stream.serve())

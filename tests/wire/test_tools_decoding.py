@@ -158,6 +158,37 @@ def test_a_schema_that_openai_would_refuse_is_refused_by_its_place(strict: bool)
     assert (raised.value.error_code, raised.value.param) == ("invalid_function_parameters", "tools[2].parameters")
 
 
+@pytest.mark.parametrize(
+    ("schema", "found"),
+    [
+        ({"type": "null"}, "'type: \"null\"'"),
+        ({"type": "string"}, "'type: \"string\"'"),
+        ({"type": "array", "items": {}}, "'type: \"array\"'"),
+        ({"type": ["string", "null"]}, '\'type: ["string", "null"]\''),
+        ({"enum": [None]}, "values that are none"),
+        ({"const": "a"}, "values that are none"),
+    ],
+)
+def test_parameters_that_are_no_object_are_refused(schema: JsonObject, found: str) -> None:
+    wanted = "schema must be a JSON Schema of 'type: \"object\"'"
+    message = f"Invalid schema for function 'c': {wanted}, got {found}."
+    tool: JsonObject = {"name": "c", "parameters": schema}
+    flat: JsonObject = {"type": "function", **tool}
+    nested: JsonObject = {"type": "function", "function": tool}
+    for declared, param in ((flat, "tools[0].parameters"), (nested, "tools[0].function.parameters")):
+        with pytest.raises(InvalidRequest) as raised:
+            decode_tools([declared], None)
+        assert told(raised.value) == Told(InvalidRequest, message, "invalid_function_parameters", param)
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": ["object", "null"]}, {"properties": {}}, {"anyOf": [{"type": "object"}]}, {"enum": [{}]}]
+)
+def test_parameters_that_may_be_an_object_are_taken(schema: JsonObject) -> None:
+    (tool,) = decode_tools([{"type": "function", "name": "c", "parameters": schema}], None).tools
+    assert tool.parameters == schema
+
+
 PLACE: JsonObject = {"city": "Rome", "country": "IT"}
 
 

@@ -30,6 +30,10 @@ log = structlog.get_logger(__name__)
 # comes later all the same: it is then passed on as calls of its own.
 REST_OF_CALLS_S = 20.0
 
+# How long the calls of a script (code mode) are collected, after the last one. Those of a `Promise.all` come within a
+# millisecond; what comes later is passed on with the next answer.
+SCRIPT_CALLS_S = 0.02
+
 # How Codex says that it has let go of a thread: after half an hour in which nobody used it.
 THREAD_GONE = "thread not found"
 
@@ -93,7 +97,8 @@ class CodexConversation:
         except CallRefused as refused:
             if THREAD_GONE in refused.message:
                 raise BackendLost("Codex has let go of the thread.") from refused
-            raise InvalidRequest(f"Codex cannot carry this: {refused.message}", param="input") from refused
+            problem = f"Codex cannot carry this: {refused.message}"
+            raise InvalidRequest(problem, code="unsupported_item", param="input") from refused
         if any(isinstance(part, ImagePart) for item in items for part in _parts(item)):
             await self._check_images(items)
 
@@ -124,6 +129,7 @@ class CodexConversation:
         self._decoder = TurnDecoder(
             self._names,
             allow_truncation=request.allow_truncation,
+            parallel_calls=request.parallel_calls,
             connect_timeout_s=self._worker.spec.connect_timeout_s,
             now=asyncio.get_running_loop().time,
         )
@@ -183,9 +189,10 @@ class CodexConversation:
     async def _rest_of_calls(self) -> list[Note]:
         """Wait for what Codex tells; raises `TimeoutError` if the rest of a batch of calls does not come.
 
-        If the provider's answer breaks off after a call, Codex waits for the call's output in silence.
+        If the provider's answer breaks off after a call, Codex waits for the call's output in silence. A script's calls
+        have no end that is told.
         """
-        async with asyncio.timeout(self._patience_s()):
+        async with asyncio.timeout(self._patience_s() if self._decoder.responding else SCRIPT_CALLS_S):
             return await self._inbox.batch()
 
     def _understood(self, notes: list[Note]) -> list[TurnEvent]:

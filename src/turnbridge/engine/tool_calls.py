@@ -233,7 +233,12 @@ def _split(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], list[FunctionCall
 
 
 def _answerable(output: FunctionCallOutput) -> bool:
-    """Tell whether Codex can be given an output as it is: it would bend an image's detail, and hide a broken one."""
+    """Tell whether Codex can be given an output as it is.
+
+    It would bend an image's detail, hide a broken image, and has no place for the name of the function.
+    """
+    if output.name is not None or output.namespace is not None:
+        return False
     return isinstance(output.output, str) or all(isinstance(part, TextPart) for part in output.output)
 
 
@@ -246,6 +251,9 @@ def _is_comparable(item: Item) -> bool:
 
 def _same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:
     if (ours.call_id, ours.name) != (theirs.call_id, theirs.name):
+        return False
+    # A chat client has no way to give a namespace back.
+    if theirs.namespace not in (None, ours.namespace):
         return False
     # Clients write arguments anew, with other spaces.
     return ours.arguments == theirs.arguments or rewritten(ours.arguments) == rewritten(theirs.arguments)

@@ -172,7 +172,13 @@ def _item_of(event: TurnEvent) -> Item | None:
                 encrypted=event.encrypted,
             )
         case FunctionCallDone():
-            return FunctionCall(call_id=event.call_id, name=event.name, arguments=event.arguments, id=event.item_id)
+            return FunctionCall(
+                call_id=event.call_id,
+                name=event.name,
+                arguments=event.arguments,
+                namespace=event.namespace,
+                id=event.item_id,
+            )
         case WebSearchDone():
             search: JsonObject = {"type": "web_search_call", "id": event.item_id, "status": "completed"}
             return RawItem(item={**search, "action": event.action})

@@ -180,7 +180,7 @@ def _entries(items: Sequence[Item]) -> Iterator[tuple[Entry, int]]:
                 texts.append(_text(item.parts))
         elif isinstance(item, FunctionCall):
             # Clients write arguments anew, with other spaces.
-            calls.append((item.call_id, item.name, rewritten(item.arguments)))
+            calls.append((item.call_id, item.namespace, item.name, rewritten(item.arguments)))
         elif not is_models(item):
             if texts or calls:
                 yield ("assistant", BETWEEN_MESSAGES.join(filter(None, texts)), *calls), count
@@ -198,7 +198,7 @@ def _entry(item: Item) -> Entry:
     if isinstance(item, Message):
         return (item.role, *[part.text if isinstance(part, TextPart) else part for part in item.parts])
     if isinstance(item, FunctionCallOutput):
-        return ("output", item.custom, item.call_id, item.output)
+        return ("output", item.custom, item.call_id, item.namespace, item.name, item.output)
     return ("item", repr(item))
 
 

@@ -8,6 +8,7 @@ GatewayError
 │   ├── ModelNotFound       no such model
 │   ├── NotFound            no such route or object
 │   ├── MethodNotAllowed    the route exists, the verb does not
+│   ├── WebSocketNotServed  the route is served over HTTP only
 │   ├── InvalidApiKey       the gateway's own key is missing or wrong
 │   ├── Forbidden           the page or the machine that asks may not have this
 │   ├── ContextTooLong      the input exceeds the model's context window
@@ -86,6 +87,12 @@ class MethodNotAllowed(RequestError):
     """The route exists, but not with this verb."""
 
     code = "method_not_allowed"
+
+
+class WebSocketNotServed(RequestError):
+    """The client asks for a WebSocket; this route is served over HTTP only."""
+
+    code = "websocket_not_served"
 
 
 class InvalidApiKey(RequestError):

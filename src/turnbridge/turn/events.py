@@ -95,6 +95,7 @@ class FunctionCallDone(Struct, frozen=True):
     call_id: str
     name: str
     arguments: str
+    namespace: str | None = None
 
 
 class WebSearchDone(Struct, frozen=True):

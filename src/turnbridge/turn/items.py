@@ -78,6 +78,7 @@ class FunctionCall(AsSeen, frozen=True, kw_only=True):
     call_id: str
     name: str
     arguments: str
+    namespace: str | None = None
     id: str | None = None
 
 
@@ -87,6 +88,8 @@ class FunctionCallOutput(AsSeen, frozen=True, kw_only=True):
     call_id: str
     output: str | tuple[Part, ...]
     custom: bool = False
+    name: str | None = None
+    namespace: str | None = None
     id: str | None = None
 
 

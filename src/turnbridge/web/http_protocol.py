@@ -9,7 +9,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     Java's own HTTP client offers HTTP/2 (`Upgrade: h2c`) with its first requests, and so does what is built on it. A
     server may pass over such an offer; but uvicorn's parser takes what follows for the other protocol, and the request
-    loses its body. So its head is parsed again without the offer.
+    loses its body. So its head is parsed again without the offer, of which the application still hears.
     """
 
     def data_received(self, data: bytes) -> None:
@@ -41,6 +41,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _pass_over_the_offer(self) -> None:
         head = [f"{self.scope['method']} ".encode(), self.url, f" HTTP/{self.scope['http_version']}\r\n".encode()]
+        offers = [(name, value) for name, value in self.headers if name == b"upgrade"]
         for name, value in self.headers:
             if name != b"upgrade":
                 head += [name, b": ", value, b"\r\n"]
@@ -48,3 +49,5 @@ class HttpProtocol(HttpToolsProtocol):
         # As uvicorn does with its own.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._feed(b"".join([*head, b"\r\n"]))
+        # The application begins to look at them in a later step of the event loop.
+        self.headers += offers

@@ -25,6 +25,7 @@ from turnbridge.turn.errors import (
     NotFound,
     RequestTimeout,
     RequestTooLarge,
+    WebSocketNotServed,
 )
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
 from turnbridge.web.auth import RequireKey
@@ -253,6 +254,10 @@ class AnswerErrors:
         """Return what the router's 404 or 405 means to a client."""
         context = context_of(scope)
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            if b"websocket" in (header_value(scope, b"upgrade") or b"").lower():
+                return WebSocketNotServed(
+                    f"WebSockets are not served here. Send the same over HTTP: POST {context.route}, with `stream`."
+                )
             allow = ", ".join(self._routes.methods_of(context.route))
             context.response_headers.append((b"allow", allow.encode()))
             return MethodNotAllowed(f"{context.method} is not allowed on {context.route}. Allowed: {allow}.")

@@ -42,7 +42,7 @@ class HttpServer(uvicorn.Server):
                 lifespan="off",
                 server_header=False,
                 http=HttpProtocol,
-                # A request for a WebSocket is answered, and logged, like any other GET.
+                # A request for a WebSocket is refused by the application, and logged, like any other GET.
                 ws="none",
                 # Nothing here depends on what a proxy says of its clients.
                 proxy_headers=False,

@@ -84,7 +84,7 @@ def _blocks(items: Sequence[Item]) -> Iterable[Part]:
                 yield from _turn(item)
             case FunctionCall():
                 names[item.call_id] = item.name
-                yield TextPart(text=render_call(item.call_id, item.name, item.arguments))
+                yield TextPart(text=render_call(item.call_id, item.name, item.arguments, item.namespace))
             case FunctionCallOutput():
                 yield from _output(item, names)
             case RawItem():

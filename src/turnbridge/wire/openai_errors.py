@@ -24,6 +24,8 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.ModelNotFound: Shape(404, "invalid_request_error"),
     errors.NotFound: Shape(404, "invalid_request_error"),
     errors.MethodNotAllowed: Shape(405, "invalid_request_error"),
+    # The status at which Codex falls back to HTTP at once; after any other it tries the WebSocket again.
+    errors.WebSocketNotServed: Shape(426, "invalid_request_error"),
     errors.InvalidApiKey: Shape(401, "invalid_request_error"),
     errors.Forbidden: Shape(403, "invalid_request_error"),
     errors.ContextTooLong: Shape(400, "invalid_request_error"),
@@ -81,6 +83,9 @@ def error_headers(error: errors.GatewayError) -> dict[str, str]:
     if isinstance(error, errors.RequestTimeout):
         # Should the rest of the body come after all, it would be read as another request.
         return {"connection": "close"}
+    if isinstance(error, errors.WebSocketNotServed):
+        # RFC 9110 has this status name the protocols that are served.
+        return {"upgrade": "HTTP/1.1", "connection": "upgrade"}
     if isinstance(error, errors.CodexActed):
         return {"x-should-retry": "false"}
     return {}

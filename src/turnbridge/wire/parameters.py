@@ -126,6 +126,14 @@ def carried_metadata(
     return check_metadata(metadata) | {name: value for name, value in identity.items() if value is not None}
 
 
+def check_stream_options(options: object, *, stream: bool | None) -> None:
+    """Refuse options of a stream for an answer that is none, in OpenAI's words, which have no code."""
+    if options is not None and not stream:
+        raise InvalidRequest(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options"
+        )
+
+
 def stop_sequences(stop: str | list[str] | None) -> tuple[str, ...]:
     """Return up to four sequences that end the answer."""
     sequences = (stop,) if isinstance(stop, str) else tuple(stop or ())

@@ -1,6 +1,8 @@
 """Tools and the choice among them, in the words of both APIs: nested or flat, current or legacy."""
 
+import json
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -9,6 +11,8 @@ from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
 from turnbridge.wire.strict_schema import check_schema
 from turnbridge.wire.validation import missing
+
+T = TypeVar("T")
 
 # What a function without parameters takes.
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
@@ -83,17 +87,44 @@ def _function(tool: JsonObject, param: str) -> Tool:
     name = function.get("name")
     if not isinstance(name, str) or not name:
         raise missing(f"{place}.name")
+    description = _optional(function, "description", str, "a string", place)
+    strict = _optional(function, "strict", bool, "a boolean", place) is True
     parameters = function.get("parameters")
     schema = NO_PARAMETERS if parameters is None else parameters
-    strict = function.get("strict") is True
     check_schema(schema, strict=strict, param=f"{place}.parameters", name=name, use="function")
-    description = function.get("description")
+    if isinstance(schema, dict):
+        _check_takes_objects(schema, name, f"{place}.parameters")
     return Tool(
         name=name,
-        description=description if isinstance(description, str) else "",
+        description=description or "",
         parameters=schema if isinstance(schema, dict) else NO_PARAMETERS,
         strict=strict,
     )
+
+
+def _check_takes_objects(schema: JsonObject, name: str, param: str) -> None:
+    """Refuse parameters that are no object by their own word; what is only implied, the provider judges."""
+    kind, values = schema.get("type"), schema.get("enum", [schema["const"]] if "const" in schema else [{}])
+    if kind is not None and "object" not in (kind if isinstance(kind, list) else [kind]):
+        found = f"'type: {json.dumps(kind)}'"
+    elif isinstance(values, list) and not any(isinstance(value, dict) for value in values):
+        found = "values that are none"
+    else:
+        return
+    raise InvalidRequest(
+        f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got {found}.",
+        code="invalid_function_parameters",
+        param=param,
+    )
+
+
+def _optional(function: JsonObject, name: str, kind: type[T], wanted: str, place: str) -> T | None:
+    """Return a field of a function that may be missing or null, and is of this type if it is not."""
+    value = function.get(name)
+    if value is not None and not isinstance(value, kind):
+        where = f"{place}.{name}"
+        raise InvalidRequest(f"Invalid type for '{where}': expected {wanted}.", code="invalid_type", param=where)
+    return value
 
 
 def _refuse_doubles(tools: Iterable[Tool]) -> None:

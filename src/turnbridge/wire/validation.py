@@ -1,6 +1,7 @@
 """A client's JSON → typed values, with every mistake told as OpenAI tells it: what is wrong, and where."""
 
 import codecs
+import functools
 import re
 from typing import TypeVar
 
@@ -39,9 +40,31 @@ def parse_body(body: bytes) -> JsonObject:
 def convert(value: Json, shape: type[T], *, param: str = "") -> T:
     """Return `value` as `shape`; `param` is where the value stands in the request."""
     try:
-        return msgspec.convert(value, shape)
+        converted = msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise _invalid(str(error), param) from error
+    if isinstance(value, dict) and isinstance(converted, msgspec.Struct):
+        _refuse_decimals(value, type(converted), param)
+    return converted
+
+
+@functools.cache
+def _integers(shape: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the fields of a shape that are integers."""
+    fields = msgspec.structs.fields(shape)
+    return tuple(field.encode_name for field in fields if field.type in (int, int | None))
+
+
+def _refuse_decimals(value: JsonObject, shape: type[msgspec.Struct], param: str) -> None:
+    """Refuse 100.0 where an integer is wanted, as OpenAI does: msgspec takes it for 100."""
+    for name in _integers(shape):
+        if isinstance(value.get(name), float):
+            where = f"{param}.{name}" if param else name
+            raise InvalidRequest(
+                f"Invalid type for '{where}': expected an integer, but got a decimal number instead.",
+                code="invalid_type",
+                param=where,
+            )
 
 
 def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type[msgspec.Struct]) -> list[str]:

@@ -159,10 +159,20 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({"service_tier": "priority"}, replace(PLAIN, service_tier="priority")),
     ({"service_tier": "scale"}, replace(PLAIN, ignored=("service_tier",))),
     (
-        {"reasoning": {"effort": "low", "context": "all_turns"}, "stream_options": {"include_obfuscation": True}},
-        replace(PLAIN, effort="low", ignored=("reasoning.context", "stream_options.include_obfuscation")),
+        {
+            "reasoning": {"effort": "low", "context": "all_turns"},
+            "stream": True,
+            "stream_options": {"include_obfuscation": True},
+        },
+        replace(
+            PLAIN, effort="low", streamed=True, ignored=("reasoning.context", "stream_options.include_obfuscation")
+        ),
     ),
-    ({"stream_options": {"include_obfuscation": False, "other": None}}, PLAIN),
+    (
+        {"stream": True, "stream_options": {"include_obfuscation": False, "other": None}},
+        replace(PLAIN, streamed=True),
+    ),
+    ({"stream": False, "stream_options": None}, PLAIN),
     ({"reasoning": {"enabled": False}}, replace(PLAIN, ignored=("reasoning.enabled",))),
     (
         {"metadata": {"team": "a"}, "user": "u", "safety_identifier": "s"},
@@ -179,6 +189,8 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
         replace(PLAIN, ignored=("messages[0].name",)),
     ),
 ]
+
+WRONG_DESCRIPTION = ("invalid_type", "tools[0].function.description")
 
 BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"model": None}, "missing_required_parameter", "model"),
@@ -238,6 +250,14 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"n": 129}, "integer_above_max_value", "n"),
     ({"stream": "yes"}, "invalid_type", "stream"),
     ({"stream_options": {"include_usage": "yes"}}, "invalid_type", "stream_options.include_usage"),
+    ({"stream_options": {"include_usage": True}}, None, "stream_options"),
+    ({"stream_options": {}, "stream": False}, None, "stream_options"),
+    ({"max_tokens": 100.0}, "invalid_type", "max_tokens"),
+    ({"max_completion_tokens": 1e2}, "invalid_type", "max_completion_tokens"),
+    ({"n": 1.0}, "invalid_type", "n"),
+    ({"seed": 7.0}, "invalid_type", "seed"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "description": 5}}]}, *WRONG_DESCRIPTION),
+    ({"functions": [{"name": "f", "description": ["x"]}]}, "invalid_type", "functions[0].description"),
     ({"stop": ["1", "2", "3", "4", "5"]}, "array_above_max_length", "stop"),
     ({"metadata": {"k": "v" * 513}}, "string_above_max_length", "metadata"),
 ]

@@ -22,7 +22,6 @@ HEAD: JsonObject = {
     "created": CREATED,
     "model": "gpt-5.5",
     "service_tier": "default",
-    "system_fingerprint": None,
 }
 CHUNK: JsonObject = {**HEAD, "object": "chat.completion.chunk"}
 USAGE: JsonObject = {
@@ -52,6 +51,12 @@ def encoded(made: ChatEncoder, events: Sequence[tuple[int, ev.TurnEvent]]) -> li
     """Return all chunks of choices whose events arrive in this order."""
     chunks = [chunk for index, event in events for chunk in made.feed(index, event)]
     return [*made.opening(speaks=True), *chunks, *made.closing()]
+
+
+def _choices(chunk: JsonObject) -> list[JsonObject]:
+    choices = chunk["choices"]
+    assert isinstance(choices, list)
+    return [choice for choice in choices if isinstance(choice, dict)]
 
 
 def one(*events: ev.TurnEvent) -> list[tuple[int, ev.TurnEvent]]:
@@ -103,6 +108,22 @@ def test_a_typical_turn_is_told_chunk_by_chunk() -> None:
         chunk({}, finish_reason="stop"),
     ]
     assert made.completion == answer({"content": "hello\n\nBye.", "reasoning_content": "Hm.\n\nSo.\n\nI look."})
+
+
+@pytest.mark.parametrize(
+    ("wishes", "delta"),
+    [
+        (
+            {"tools": [{"type": "function", "function": {"name": "now"}}]},
+            {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "now", "arguments": ""}}]},
+        ),
+        ({"functions": [{"name": "now"}]}, {"function_call": {"name": "now", "arguments": ""}}),
+    ],
+    ids=["current", "legacy"],
+)
+def test_a_call_without_arguments_has_no_delta_for_them(wishes: JsonObject, delta: JsonObject) -> None:
+    chunks = encoder(**wishes).feed(0, ev.FunctionCallDone("fc", "c", "now", ""))
+    assert [choice["delta"] for chunk in chunks for choice in _choices(chunk)] == [delta]
 
 
 def test_the_usage_comes_last_and_only_if_asked_for() -> None:

@@ -165,6 +165,17 @@ def test_calls_that_codex_answers_itself_are_not_passed_on(arguments: str, passe
     assert decoder.holds_calls is passed_on
 
 
+@pytest.mark.parametrize(
+    ("namespace", "passed_on"), [("functions", True), ("", True), (None, True), ("crm", False)], ids=str
+)
+def test_a_call_in_a_namespace_that_nobody_declared_is_not_passed_on(namespace: str | None, passed_on: bool) -> None:
+    call: JsonObject = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}
+    decoder = TurnDecoder(ToolNames(["f"]))
+    decoded(whole({**call, "namespace": namespace}), decoder=decoder)
+    calls = [event for event in decoder.release_calls() if isinstance(event, ev.FunctionCallDone)]
+    assert calls == ([ev.FunctionCallDone("fc", "c", "f", "{}", namespace)] if passed_on else [])
+
+
 def test_notifications_of_other_turns_are_not_heard() -> None:
     other = schema.AgentMessageDelta(THREAD, "turn-0", "msg_1", "Not mine.")
     ended = schema.TurnCompleted(THREAD, schema.TurnRef("turn-0", "completed"))

@@ -69,6 +69,7 @@ RECIPE: JsonObject = {
             "shell_tool": False,
             "skill_search": False,
             "sleep_tool": False,
+            "unified_image_budget": False,
             "view_image": False,
         },
         "web_search": "disabled",
@@ -132,8 +133,30 @@ ITEMS: list[tuple[Item, JsonObject]] = [
         {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add", "arguments": '{"a": 1}'},
     ),
     (
+        FunctionCall(call_id="call_1", name="mcp__a.b", arguments="{}", namespace="crm"),
+        {
+            "type": "function_call",
+            "call_id": "call_1",
+            "name": "mcp__a.b",
+            "namespace": "crm",
+            "arguments": "{}",
+        },
+    ),
+    (
+        FunctionCall(call_id="call_1", name="a.b", arguments="{}", namespace="functions"),
+        {"type": "function_call", "call_id": "call_1", "name": "a_b", "namespace": "functions", "arguments": "{}"},
+    ),
+    (
         FunctionCallOutput(call_id="call_1", output="42"),
         {"type": "function_call_output", "call_id": "call_1", "output": "42"},
+    ),
+    (
+        FunctionCallOutput(call_id="call_1", output="42", name="a.b"),
+        {"type": "function_call_output", "call_id": "call_1", "output": "42", "name": "a_b"},
+    ),
+    (
+        FunctionCallOutput(call_id="call_1", output="42", name="a.b", namespace="crm"),
+        {"type": "function_call_output", "call_id": "call_1", "output": "42", "name": "a.b", "namespace": "crm"},
     ),
     (
         FunctionCallOutput(call_id="call_2", output=(TextPart(text="See"), ImagePart(url=IMAGE, param="")), id="fco_2"),

@@ -148,6 +148,16 @@ INPUTS: list[tuple[list[JsonObject], list[Item]]] = [
     ),
     (
         [
+            {**CALL, "namespace": "crm"},
+            {**OUTPUT, "name": "add", "namespace": "crm"},
+        ],
+        [
+            FunctionCall(call_id="call_1", name="add", arguments="{}", namespace="crm"),
+            FunctionCallOutput(call_id="call_1", output="42", name="add", namespace="crm"),
+        ],
+    ),
+    (
+        [
             CALL,
             {
                 **OUTPUT,
@@ -175,7 +185,8 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({}, PLAIN),
     ({"instructions": "Be kind."}, replace(PLAIN, instructions="Be kind.")),
     ({"stream": True}, replace(PLAIN, streamed=True)),
-    ({"stream": False, "stream_options": {"include_obfuscation": False}}, PLAIN),
+    ({"stream": True, "stream_options": {"include_obfuscation": False}}, replace(PLAIN, streamed=True)),
+    ({"stream": False, "stream_options": None}, PLAIN),
     ({"reasoning": {"effort": "xhigh", "summary": "detailed"}}, replace(PLAIN, effort="xhigh", summary="detailed")),
     ({"reasoning": {"generate_summary": "auto"}}, replace(PLAIN, summary="auto")),
     ({"reasoning": {"effort": None, "summary": None}}, PLAIN),
@@ -253,6 +264,15 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"max_output_tokens": 15}, "integer_below_min_value", "max_output_tokens"),
     ({"top_p": -0.1}, "decimal_below_min_value", "top_p"),
     ({"max_output_tokens": "16"}, "invalid_type", "max_output_tokens"),
+    ({"max_output_tokens": 100.0}, "invalid_type", "max_output_tokens"),
+    ({"max_tool_calls": 1.0}, "invalid_type", "max_tool_calls"),
+    ({"stream_options": {"include_obfuscation": False}}, None, "stream_options"),
+    ({"stream": False, "stream_options": {}}, None, "stream_options"),
+    ({"input": [{"role": "assistant", "content": "a", "phase": "bad"}]}, "invalid_value", "input[0].phase"),
+    ({"input": [{"role": "assistant", "content": "a", "phase": 5}]}, "invalid_type", "input[0].phase"),
+    ({"input": [{**CALL, "namespace": 5}]}, "invalid_type", "input[0].namespace"),
+    ({"tools": [{"type": "function", "name": "f", "description": 5}]}, "invalid_type", "tools[0].description"),
+    ({"tools": [{"type": "function", "name": "f", "strict": "yes"}]}, "invalid_type", "tools[0].strict"),
     ({"truncation": "maybe"}, "invalid_value", "truncation"),
     ({"stream": "yes"}, "invalid_type", "stream"),
     ({"temperature": "hot"}, "invalid_type", "temperature"),
@@ -307,6 +327,12 @@ def test_an_item_that_codex_cannot_carry_is_named(kind: str) -> None:
         "unsupported_item",
         "input[1]",
     )
+
+
+def test_fields_of_items_that_codex_does_not_carry_are_named_once() -> None:
+    calls: list[Json] = [{**CALL, "caller": {"type": "direct"}, "async": None, "status": "completed"}, OUTPUT]
+    request = decode({"model": "gpt-5.5", "input": [*calls, *calls, {"role": "user", "content": "Hi", "name": "ann"}]})
+    assert request.turn.ignored == ("input[].caller", "input[].name")
 
 
 def test_encrypted_reasoning_is_given_out_only_if_asked_for() -> None:

@@ -69,6 +69,7 @@ def decode(body: JsonObject) -> DecodedChat:
 def _turn(body: JsonObject, request: schema.ChatRequest, *, legacy: bool) -> TurnRequest:
     model, messages = _required(request)
     parameters.refuse(body, UNSUPPORTED)
+    parameters.check_stream_options(request.stream_options, stream=request.stream)
     if any(modality != "text" for modality in request.modalities or []):
         raise parameters.unsupported("modalities", "Codex produces text only.")
     parts = PartsDecoder()

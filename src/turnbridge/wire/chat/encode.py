@@ -36,7 +36,6 @@ class ChatEncoder:
             "created": created,
             "model": request.turn.model,
             "service_tier": request.turn.service_tier or "default",
-            "system_fingerprint": None,
         }
         self._include_usage = request.include_usage
         self._legacy = request.legacy_functions

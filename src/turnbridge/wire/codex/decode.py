@@ -17,7 +17,7 @@ from turnbridge.turn import events as ev
 from turnbridge.turn.items import ImagePart, Json, JsonObject, Part
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.errors import CONTEXT_WORDS, UNREACHABLE, gateway_error, incomplete_reason
-from turnbridge.wire.codex.tools import ToolNames
+from turnbridge.wire.codex.tools import NO_NAMESPACE, ToolNames
 from turnbridge.wire.codex_json import levels
 
 # Codex reads no JSON that is nested so deep.
@@ -61,6 +61,7 @@ class TurnDecoder:
         names: ToolNames | None = None,
         *,
         allow_truncation: bool = False,
+        parallel_calls: bool = True,
         connect_timeout_s: float = math.inf,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -71,11 +72,16 @@ class TurnDecoder:
         self._now = now
         self._unreachable_since: float | None = None
         self._calls: list[ev.FunctionCallDone] = []
+        # A script's calls are open side by side; a client that runs one at a time gets them one after another.
+        self._script_calls: list[ev.FunctionCallDone] = []
+        self._most_script_calls = None if parallel_calls else 1
         self._known_calls: set[str] = set()
         self._order: list[str] = []
         self._messages: dict[str, _OpenMessage] = {}
         self._thoughts: dict[str, _OpenReasoning] = {}
         self._usage = ev.Usage()
+        self.responding = False
+        """Whether a response of the model's is under way, which may bring more calls."""
         self.turn_id: str | None = None
         """Which turn is followed; nothing is, as long as that is not known."""
         self.ended = False
@@ -143,10 +149,12 @@ class TurnDecoder:
             case schema.RawItemCompleted():
                 return self._raw_item(note.item)
             case schema.RawResponseCompleted():
+                self.responding = False
                 self._count(note.usage)
                 return self._calls_made()
             case schema.ToolCallAsked():
-                return self._asked(note)
+                self._asked(note)
+                return []
             case schema.ErrorReported():
                 return self._attempt_failed(note)
             case _:
@@ -193,6 +201,8 @@ class TurnDecoder:
 
     def _raw_item(self, raw: msgspec.Raw) -> list[ev.TurnEvent]:
         item = _raw_item.decode(raw)
+        # Codex tells outputs, too, before it asks the model again.
+        self.responding = not item.type.endswith("_output")
         self._order.append(item.id or item.call_id or "")
         if item.type == "message" and item.role == "assistant":
             return self._message_done(item)
@@ -210,41 +220,43 @@ class TurnDecoder:
 
         Codex itself answers calls to functions that nobody declared, and calls whose arguments it cannot read.
         """
-        name, call_id = self._names.to_client(item.name or ""), item.call_id or ""
+        name, call_id, namespace = self._names.to_client(item.name or ""), item.call_id or "", item.namespace
         arguments = msgspec.json.decode(item.arguments, type=str)
-        if name is not None and _is_readable(arguments):
+        # Nobody can declare a namespace here.
+        if name is not None and namespace in NO_NAMESPACE and _is_readable(arguments):
             self._known_calls.add(call_id)
-            self._calls.append(ev.FunctionCallDone(item.id or call_id, call_id, name, arguments))
+            self._calls.append(ev.FunctionCallDone(item.id or call_id, call_id, name, arguments, namespace))
 
     @property
     def holds_calls(self) -> bool:
-        """Tell whether calls are known whose batch is not yet whole."""
-        return bool(self._calls) and not self.ended
+        """Tell whether calls are known that the client has not been told of."""
+        return bool(self._calls or self._script_calls) and not self.ended
 
     def release_calls(self) -> list[ev.TurnEvent]:
-        """Return the calls that are known, without waiting for the rest of their batch, nor for its count."""
-        self._usage += ev.Usage(estimated=True)
+        """Return the calls that are known, without waiting for more; nor for the count of a response under way."""
+        if self.responding:
+            self._usage += ev.Usage(estimated=True)
         return self._calls_made()
 
     def _calls_made(self) -> list[ev.TurnEvent]:
-        if not self._calls:
+        calls = [*self._calls, *self._script_calls[: self._most_script_calls]]
+        if not calls:
             return []
-        calls, self._calls = self._calls, []
+        self._calls, self._script_calls = [], self._script_calls[len(calls) - len(self._calls) :]
         order, self._order = tuple(self._order), []
         return [*calls, *self._end(ev.CallsAwaited(self._usage, order))]
 
-    def _asked(self, asked: schema.ToolCallAsked) -> list[ev.TurnEvent]:
-        """Report a call that came by no item of its own: a script of the model's made it (code mode).
+    def _asked(self, asked: schema.ToolCallAsked) -> None:
+        """Hold a call that came by no item of its own: a script of the model's made it (code mode).
 
         Codex asks for a known call as soon as the model has written it, while the batch may still grow.
         """
         if asked.call_id in self._known_calls:
-            return []
+            return
         self._known_calls.add(asked.call_id)
         name = self._names.to_client(asked.tool) or asked.tool
-        arguments = bytes(asked.arguments).decode()
-        self._calls.append(ev.FunctionCallDone(f"fc_{asked.call_id}", asked.call_id, name, arguments))
-        return self._calls_made()
+        call = asked.call_id, name, bytes(asked.arguments).decode(), asked.namespace
+        self._script_calls.append(ev.FunctionCallDone(f"fc_{asked.call_id}", *call))
 
     def _message_done(self, item: schema.RawItem) -> list[ev.TurnEvent]:
         item_id = item.id if item.id in self._messages else next(iter(self._messages), item.id or "msg")

@@ -24,7 +24,7 @@ from turnbridge.turn.items import (
 from turnbridge.turn.request import JsonOfSchema, TurnRequest, WebSearch
 from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.schema import UNWANTED_NOTIFICATIONS
-from turnbridge.wire.codex.tools import ToolNames, dynamic_tools
+from turnbridge.wire.codex.tools import NO_NAMESPACE, ToolNames, dynamic_tools
 
 # Larger than any history, so that Codex neither cuts tool outputs nor compacts: the provider says what is too long.
 NO_LIMIT = 10_000_000
@@ -56,6 +56,7 @@ SWITCHED_OFF = (
     "shell_tool",
     "skill_search",
     "sleep_tool",
+    "unified_image_budget",
     "view_image",
 )
 
@@ -176,11 +177,8 @@ def raw_item(item: Item, names: ToolNames) -> Json:
                 raw["content"] = [{"type": "reasoning_text", "text": text} for text in item.content]
             return _with_id(item.id, raw, encrypted_content=item.encrypted)
         case FunctionCall():
-            name = names.to_codex(item.name)
-            return _with_id(
-                item.id,
-                {"type": "function_call", "call_id": item.call_id, "name": name, "arguments": item.arguments},
-            )
+            call: JsonObject = {"type": "function_call", "call_id": item.call_id, "arguments": item.arguments}
+            return _with_id(item.id, call, **_function(item.name, item.namespace, names))
         case FunctionCallOutput():
             output: Json = (
                 item.output
@@ -188,7 +186,8 @@ def raw_item(item: Item, names: ToolNames) -> Json:
                 else [_raw_part(part, text_type="input_text") for part in item.output]
             )
             kind = "custom_tool_call_output" if item.custom else "function_call_output"
-            return _with_id(item.id, {"type": kind, "call_id": item.call_id, "output": output})
+            made: JsonObject = {"type": kind, "call_id": item.call_id, "output": output}
+            return _with_id(item.id, made, **_function(item.name, item.namespace, names))
         case RawItem():
             return item.item
         case _:
@@ -217,6 +216,12 @@ def _raw_part(part: Part, *, text_type: str) -> Json:
             raise InternalFault("A file reached Codex without having been turned into text.")
         case _:
             assert_never(part)
+
+
+def _function(name: str | None, namespace: str | None, names: ToolNames) -> dict[str, str | None]:
+    """Return which function an item is about; those in a namespace are not among the ones renamed for Codex."""
+    renamed = names.to_codex(name) if name is not None and namespace in NO_NAMESPACE else name
+    return {"name": renamed, "namespace": namespace}
 
 
 def _with_id(item_id: str | None, item: JsonObject, **optional: str | None) -> JsonObject:

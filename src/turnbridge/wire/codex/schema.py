@@ -123,6 +123,7 @@ class ToolCallAsked(Wire, frozen=True):
     call_id: str
     tool: str
     arguments: msgspec.Raw
+    namespace: str | None = None
     request_id: int | str = 0
     """The JSON-RPC id to answer under; not part of the parameters."""
 
@@ -194,6 +195,7 @@ class RawItem(msgspec.Struct, frozen=True):
     encrypted_content: str | None = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: msgspec.Raw = msgspec.Raw(b'""')
     """A string for a function call; other kinds of calls have other shapes."""
     action: dict[str, msgspec.Raw] | None = None

@@ -23,6 +23,8 @@ REFUSED_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]")
 RESERVED_PREFIX = "mcp__"
 RESERVED_NAMES = frozenset({"mcp", "exec_command", "shell_command"})
 RENAMED_PREFIX = "client_"
+# Codex takes a call with one of these for one without a namespace.
+NO_NAMESPACE = (None, "", "functions")
 
 # What Codex's own schema language has.
 KEPT = frozenset(

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
+    NARRATION,
     FunctionCall,
     FunctionCallOutput,
     Item,
@@ -35,6 +36,18 @@ ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer":
 
 # Items that Codex takes as they are, and whose inside is none of our business.
 RAW_ITEMS = frozenset({"custom_tool_call", "web_search_call", "image_generation_call"})
+
+SHAPES: dict[str | None, type[Struct]] = {
+    "message": schema.MessageItem,
+    "reasoning": schema.ReasoningItem,
+    "function_call": schema.FunctionCallItem,
+    "function_call_output": schema.FunctionCallOutputItem,
+    "custom_tool_call_output": schema.FunctionCallOutputItem,
+}
+# What answers have and no model is shown.
+UNSHOWN = ("type", "status")
+# The phases of a message that Codex takes.
+PHASES = (NARRATION, "partial_answer", "final_answer")
 
 UNSUPPORTED = {
     "prompt": "Stored prompts live at OpenAI; send the text itself.",
@@ -78,6 +91,7 @@ def _turn(body: JsonObject, request: schema.ResponsesRequest, history: Sequence[
     if not request.model:
         raise missing("model")
     parameters.refuse(body, UNSUPPORTED)
+    parameters.check_stream_options(request.stream_options, stream=request.stream)
     parts = PartsDecoder()
     items = _conversation(history, request.input, parts)
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
@@ -118,9 +132,22 @@ def _ignored(body: JsonObject, request: schema.ResponsesRequest, parts: PartsDec
         *unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text),
         *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
         *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
+        *_unmet_fields(request.input),
         *parts.ignored,
         *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
     )
+
+
+def _unmet_fields(given: str | list[JsonObject] | None) -> list[str]:
+    """Return the fields of items that Codex does not carry, each once."""
+    names = {
+        f"input[].{name}": None
+        for item in input_items(given)
+        if (shape := SHAPES.get(kind_of(item))) is not None
+        for name in unknown_fields(item, shape)
+        if name not in UNSHOWN
+    }
+    return list(names)
 
 
 def _format(wanted: JsonObject | None) -> OutputFormat:
@@ -164,13 +191,25 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
             )
         case "function_call":
             call = convert(item, schema.FunctionCallItem, param=param)
-            return FunctionCall(call_id=call.call_id, name=call.name, arguments=call.arguments, id=call.id)
+            return FunctionCall(
+                call_id=call.call_id,
+                name=call.name,
+                arguments=call.arguments,
+                namespace=call.namespace,
+                id=call.id,
+            )
         case "function_call_output" | "custom_tool_call_output":
             answer = convert(item, schema.FunctionCallOutputItem, param=param)
             given = answer.output
             output = given if isinstance(given, str) else parts.decode(given, param=f"{param}.output")
-            custom = kind == "custom_tool_call_output"
-            return FunctionCallOutput(call_id=answer.call_id, output=output, custom=custom, id=answer.id)
+            return FunctionCallOutput(
+                call_id=answer.call_id,
+                output=output,
+                custom=kind == "custom_tool_call_output",
+                name=answer.name,
+                namespace=answer.namespace,
+                id=answer.id,
+            )
         case str() if kind in RAW_ITEMS:
             return _raw(item, param)
         case _:
@@ -188,5 +227,6 @@ def _raw(item: JsonObject, param: str) -> RawItem:
 
 def _message(message: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
     parameters.one_of(message.role, tuple(ROLES), param=f"{param}.role")
+    parameters.one_of(message.phase, PHASES, param=f"{param}.phase")
     content = parts.decode(message.content, param=f"{param}.content")
     return Message(role=ROLES[message.role], parts=content, phase=message.phase, id=message.id)

@@ -243,6 +243,8 @@ class ResponseEncoder:
             "arguments": "",
             "status": "in_progress",
         }
+        if call.namespace is not None:
+            item["namespace"] = call.namespace
         happened = self._add(call.item_id, item)
         place: JsonObject = {"item_id": call.item_id, "output_index": self._open[call.item_id].index}
         if call.arguments:

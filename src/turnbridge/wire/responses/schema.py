@@ -91,6 +91,7 @@ class FunctionCallItem(msgspec.Struct):
     call_id: str
     name: str
     arguments: str
+    namespace: str | None = None
     id: str | None = None
 
 
@@ -99,4 +100,6 @@ class FunctionCallOutputItem(msgspec.Struct):
 
     call_id: str
     output: str | list[JsonObject | str]
+    name: str | None = None
+    namespace: str | None = None
     id: str | None = None

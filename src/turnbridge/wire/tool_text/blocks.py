@@ -19,9 +19,10 @@ def example_call(name: str, arguments: Json) -> str:
     return _call({"name": name, "arguments": compact_json(arguments)})
 
 
-def render_call(call_id: str, name: str, arguments: str) -> str:
+def render_call(call_id: str, name: str, arguments: str, namespace: str | None = None) -> str:
     """Return an earlier call of the model's; `arguments` is JSON text."""
-    return _call({"call_id": call_id, "name": name, "arguments": arguments})
+    place: JsonObject = {} if namespace is None else {"namespace": namespace}
+    return _call({"call_id": call_id, **place, "name": name, "arguments": arguments})
 
 
 def render_output(call_id: str, name: str, output_text: str) -> str:
