@@ -194,11 +194,7 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
 
 
 def _warm_rules(settings: Settings) -> WarmRules:
-    return WarmRules(
-        most=settings.warm_threads_max,
-        ttl_s=settings.warm_threads_ttl_s,
-        most_characters=settings.warm_threads_mb * BYTES_PER_MB,
-    )
+    return WarmRules(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
 
 
 def _admission_rules(settings: Settings) -> AdmissionRules:

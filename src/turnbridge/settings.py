@@ -129,8 +129,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Threads kept for a client's next request; 0 for none."""
     warm_threads_ttl_s: Positive = field(default=1200, name="PROXY_WARM_THREADS_TTL_S")
     """How long a thread is kept for a next request."""
-    warm_threads_mb: AtLeastOne = field(default=64, name="PROXY_WARM_THREADS_MB")
-    """How much of kept threads is held for comparison, in MB."""
     database_url: str | None = field(default=None, name="PROXY_DATABASE_URL")
     """Where answers are kept: `postgresql://…` (extra `postgres`). Default: a file in the data dir."""
     store_ttl_days: Amount = field(default=30, name="PROXY_STORE_TTL_DAYS")

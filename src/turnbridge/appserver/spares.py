@@ -8,6 +8,7 @@ asked for twice, one thread is kept ready, as long as there is room.
 import asyncio
 import contextlib
 import contextvars
+import hashlib
 from collections import OrderedDict
 
 import msgspec
@@ -20,6 +21,8 @@ from turnbridge.wire.codex import schema
 START = "thread/start"
 # How many different kinds of threads are kept ready: each takes Codex a megabyte.
 MOST_SPARES = 8
+# How large the instructions and tools of a thread that is kept ready may be, as JSON: Codex holds them all the time.
+LARGEST_SPARE_BYTES = 256 * 1024
 # How many kinds are remembered, to know which of them come again.
 MOST_KINDS = 256
 # Codex lets go of a thread that nobody has used for half an hour.
@@ -31,8 +34,10 @@ class ThreadKind:
 
     def __init__(self, params: JsonObject) -> None:
         self.params = params
-        self.name = msgspec.json.encode(params)
-        """Two kinds are the same if this is."""
+        written = msgspec.json.encode(params)
+        self.size = len(written)
+        self.name = hashlib.blake2b(written).digest()
+        """Two kinds are the same if this is. It is short, since it is remembered: instructions may be megabytes."""
 
 
 class SpareThreads:
@@ -70,7 +75,9 @@ class SpareThreads:
 
     def refill(self, kind: ThreadKind) -> None:
         """Start a thread of this kind if it is asked for again and again, none is ready, and there is room for it."""
-        if self._kinds.get(kind.name, 0) < 2 or kind.name in self._spares or not self._make_room(kind):
+        if kind.size > LARGEST_SPARE_BYTES or self._kinds.get(kind.name, 0) < 2 or kind.name in self._spares:
+            return
+        if not self._make_room(kind):
             return
         with contextlib.suppress(GatewayError):
             self._spares[kind.name] = (self._loop.time(), self._start(kind))

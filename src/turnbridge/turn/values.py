@@ -3,13 +3,18 @@
 A turn makes one for every delta. A frozen dataclass takes 0.4 µs to make and 5 to change, a `Struct` a fifth of that.
 """
 
+from collections.abc import Iterable
+from hashlib import blake2b
+
 from msgspec import Struct, json
 from msgspec.structs import astuple, replace
 
-__all__ = ["AsSeen", "replace", "rewritten", "size", "written"]
+__all__ = ["AsSeen", "digest", "replace", "rewritten", "size", "written"]
 
 # What the model does not see of an item: what it is called, and where in the request it stood.
 UNSEEN = frozenset({"id", "param"})
+# As many as two values that differ never share, by chance or by somebody's design.
+DIGEST_BYTES = 32
 
 
 class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
@@ -32,6 +37,21 @@ class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
 def written(value: object) -> str:
     """Return a value as JSON, alike for values that mean the same in JSON: Python takes 1 and true for equal, too."""
     return json.encode(value, order="deterministic").decode()
+
+
+def digest(values: Iterable[object]) -> bytes:
+    """Return what the same values have in common with no others, in the eyes of the model: few bytes for any size."""
+    hashed = blake2b(digest_size=DIGEST_BYTES)
+    for value in values:
+        hashed.update(json.encode(_as_seen(value), order="deterministic"))
+        hashed.update(b"\n")
+    return hashed.digest()
+
+
+def _as_seen(value: object) -> object:
+    if isinstance(value, AsSeen):
+        return [type(value).__name__, *map(_as_seen, value._seen())]
+    return list(map(_as_seen, value)) if isinstance(value, tuple) else value
 
 
 def rewritten(text: str) -> str:
