@@ -101,9 +101,7 @@ def house(
     each: int | None = None,
     clients: int = 1,
 ) -> House:
-    rules = AdmissionRules(
-        turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=clients
-    )
+    rules = AdmissionRules(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=clients)
     return House(Admission(rules))
 
 

@@ -1,4 +1,4 @@
-"""Which threads are kept, how many and for how long, whose go first, and that nothing of what they hold is held here."""
+"""Which threads are kept, how many and for how long, whose go first, and that nothing of their text is held."""
 
 import asyncio
 import sys

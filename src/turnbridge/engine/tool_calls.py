@@ -8,8 +8,8 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from turnbridge.engine.fair_shares import FairShares
 from turnbridge.engine.ports import Conversation
+from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import (
     BETWEEN_MESSAGES,
     NARRATION,
@@ -25,8 +25,8 @@ from turnbridge.turn.items import (
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import digest, replace, rewritten, size
 
-# A parked turn holds a thread in Codex's memory, about a megabyte, and here what the model said up to its calls: of what
-# was said before there is only a digest.
+# A parked turn holds a thread in Codex's memory, a megabyte, and here what the model said up to its calls; of what
+# came before that there is only a digest.
 MOST_PARKED = 256
 MOST_PARKED_CHARACTERS = 64 * 2**20
 # A leg's own words are a few kilobytes; clients come back to old calls for as long as the conversation lasts.

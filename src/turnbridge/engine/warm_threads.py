@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TypeAlias
 
-from turnbridge.engine.fair_shares import FairShares
 from turnbridge.engine.ports import Conversation
+from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import (
     BETWEEN_MESSAGES,
     NARRATION,

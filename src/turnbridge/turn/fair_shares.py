@@ -5,7 +5,7 @@ that is the oldest of all.
 """
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -48,9 +48,15 @@ class FairShares(Generic[K]):
         """Return what has to go next, as long as there is too much."""
         if self._most_bytes is not None and self._bytes.total() > self._most_bytes:
             return self._oldest(max(self._held, key=self._bytes.__getitem__))
-        if len(self) > self._most:
-            return self._oldest(max(self._held, key=self.held))
-        return None
+        return self._oldest(self.richest()) if len(self) > self._most else None
+
+    def richest(self) -> str:
+        """Return the client that has most entries, if there are any."""
+        return max(self._held, key=self.held)
+
+    def entries(self, client: str) -> Iterable[K]:
+        """Return what a client has, the oldest first."""
+        return self._held.get(client, {}).keys()
 
     def _oldest(self, client: str) -> K:
         return next(iter(self._held[client]))
