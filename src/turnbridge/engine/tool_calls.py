@@ -8,6 +8,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from turnbridge.engine.digests import digest
 from turnbridge.engine.ports import Conversation
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import (
@@ -23,7 +24,7 @@ from turnbridge.turn.items import (
     is_models,
 )
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import digest, replace, rewritten, size
+from turnbridge.turn.values import replace, rewritten, size
 
 # A parked turn holds a thread in Codex's memory, a megabyte, and here what the model said up to its calls; of what
 # came before that there is only a digest.

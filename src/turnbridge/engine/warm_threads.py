@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TypeAlias
 
+from turnbridge.engine.digests import digest
 from turnbridge.engine.ports import Conversation
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import (
@@ -28,7 +29,7 @@ from turnbridge.turn.items import (
     is_models,
 )
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import digest, replace, rewritten
+from turnbridge.turn.values import replace, rewritten
 
 Entry: TypeAlias = tuple[object, ...]
 

@@ -3,18 +3,13 @@
 A turn makes one for every delta. A frozen dataclass takes 0.4 µs to make and 5 to change, a `Struct` a fifth of that.
 """
 
-from collections.abc import Iterable
-from hashlib import blake2b
-
 from msgspec import Struct, json
 from msgspec.structs import astuple, replace
 
-__all__ = ["AsSeen", "digest", "replace", "rewritten", "size", "written"]
+__all__ = ["AsSeen", "replace", "rewritten", "seen", "size", "written"]
 
 # What the model does not see of an item: what it is called, and where in the request it stood.
 UNSEEN = frozenset({"id", "param"})
-# As many as two values that differ never share, by chance or by somebody's design.
-DIGEST_BYTES = 32
 
 
 class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
@@ -39,13 +34,9 @@ def written(value: object) -> str:
     return json.encode(value, order="deterministic").decode()
 
 
-def digest(values: Iterable[object]) -> bytes:
-    """Return what the same values have in common with no others, in the eyes of the model: few bytes for any size."""
-    hashed = blake2b(digest_size=DIGEST_BYTES)
-    for value in values:
-        hashed.update(json.encode(_as_seen(value), order="deterministic"))
-        hashed.update(b"\n")
-    return hashed.digest()
+def seen(value: object) -> bytes:
+    """Return a value as JSON, alike for values that the model could not tell apart, and for no others."""
+    return json.encode(_as_seen(value), order="deterministic")
 
 
 def _as_seen(value: object) -> object:
