@@ -44,7 +44,9 @@ class WarmRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    digest: bytes
+    lasting: bytes
+    entries: bytes
+    """The digest of what was said."""
     conversation: Conversation
     expiry: asyncio.TimerHandle
 
@@ -64,9 +66,9 @@ class Told:
         self.request = request
 
     @cached_property
-    def lasting(self) -> str:
-        """Return what has to be the same in a thread that goes on."""
-        return self.request.lasting()
+    def lasting(self) -> bytes:
+        """Return the digest of what has to be the same in a thread that goes on."""
+        return digest((self.request.lasting(),))
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -81,10 +83,6 @@ class Told:
         names = (tool.name for tool in request.tools)
         kind = (request.client, request.model, request.instructions, request.effort, *names)
         return list(itertools.accumulate(self.entries, _rolled, initial=hash(kind)))[1:]
-
-    def digest(self, entries: Sequence[Entry]) -> bytes:
-        """Return what no other conversation has in common with this one, as far as these entries go."""
-        return digest((self.lasting, *entries))
 
     def rest(self, entries: int) -> tuple[Item, ...]:
         """Return the items after so many entries."""
@@ -129,7 +127,7 @@ class WarmThreads:
         if key in self._kept:
             self._drop(key)
         expiry = asyncio.get_running_loop().call_later(self._rules.ttl_s, self._drop, key)
-        self._kept[key] = _Kept(digest=told.digest(entries), conversation=conversation, expiry=expiry)
+        self._kept[key] = _Kept(lasting=told.lasting, entries=digest(entries), conversation=conversation, expiry=expiry)
         self._shares.add(told.request.client, key)
         if self._shares.excess() is not None:
             self._make_room()
@@ -142,12 +140,14 @@ class WarmThreads:
         for length in range(len(told.entries) - 1, 0, -1):
             key = told.hashes[length - 1]
             kept = self._kept.get(key)
-            if kept is None or kept.digest != told.digest(told.entries[:length]):
+            if kept is None or kept.lasting != told.lasting:
                 continue
-            self._forget(key)
-            if kept.conversation.alive:
+            if not kept.conversation.alive:
+                self._drop(key)
+            # Last, since it takes longest: with the same hash, it is another conversation only by a rare chance.
+            elif kept.entries == digest(told.entries[:length]):
+                self._forget(key)
                 return WarmThread(conversation=kept.conversation, rest=told.rest(length))
-            kept.conversation.close()
         return None
 
     def close(self) -> None:
