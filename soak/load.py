@@ -18,6 +18,8 @@ MODEL = "gpt-5.5"
 REQUEST_TIMEOUT_S = 60.0
 # How long a client looks at an answer that it does not read.
 UNREAD_S = 1.0
+# Half a megabyte of text: a request that stayed in memory would be noticed after some hundreds.
+NOISE_BYTES = 256 * 1024
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -51,6 +53,10 @@ class Clients:
         """Return a question that nobody else asks."""
         self.asked += 1
         return Question(mark=f"mark{self.asked}", **wishes)
+
+    def noise(self) -> str:
+        """Return a long text that nobody else sends."""
+        return self.chance.randbytes(NOISE_BYTES).hex()
 
     async def run(self, until: float) -> None:
         """Ask in one way after another until the time is up."""
@@ -158,6 +164,21 @@ async def image(clients: Clients) -> Ending:
     return expect(await ask(clients.http, CHAT, request), question.spoken())
 
 
+async def documents(clients: Clients) -> Ending:
+    """Ask about documents that come with the question, as a RAG application does."""
+    question = clients.question()
+    found: JsonObject = {"role": "user", "content": clients.noise()}
+    request: JsonObject = {"model": MODEL, "messages": [found, {"role": "user", "content": question.text()}]}
+    return expect(await ask(clients.http, CHAT, request), question.spoken())
+
+
+async def new_instructions(clients: Clients) -> Ending:
+    """Ask under long instructions that never come again."""
+    question = clients.question()
+    request: JsonObject = {**body(RESPONSES, question), "instructions": clients.noise(), "store": False}
+    return expect(await ask(clients.http, RESPONSES, request), question.spoken())
+
+
 async def structured(clients: Clients) -> Ending:
     """Ask for JSON of a schema."""
     question = clients.question()
@@ -206,6 +227,8 @@ KINDS: dict[str, tuple[Callable[[Clients], Awaitable[Ending]], int]] = {
     "tool": (tool, 3),
     "abandoned tool": (abandoned_tool, 1),
     "image": (image, 1),
+    "documents": (documents, 2),
+    "new instructions": (new_instructions, 1),
     "structured": (structured, 2),
     "two choices": (two_choices, 1),
     "leaving": (leaving, 3),

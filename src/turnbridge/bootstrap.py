@@ -132,7 +132,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     """Join the parts."""
     watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
     runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.calls, parts.warm, watch)
-    admission = Admission(_admission_rules(settings))
+    admission = Admission(_admission_rules(settings, clients=len({key for key in api_key.split(",") if key.strip()})))
     metrics = _metrics(admission, parts)
     rules = _generation_rules(settings)
     state = State(parts.store, parts.calls)
@@ -194,15 +194,12 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
 
 
 def _warm_rules(settings: Settings) -> WarmRules:
-    return WarmRules(
-        most=settings.warm_threads_max,
-        ttl_s=settings.warm_threads_ttl_s,
-        most_characters=settings.warm_threads_mb * BYTES_PER_MB,
-    )
+    return WarmRules(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
 
 
-def _admission_rules(settings: Settings) -> AdmissionRules:
+def _admission_rules(settings: Settings, *, clients: int) -> AdmissionRules:
     return AdmissionRules(
+        clients=clients,
         turns=settings.max_turns,
         waiting=settings.queue_max,
         patience_s=settings.queue_timeout_ms / 1000,

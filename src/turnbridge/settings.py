@@ -91,9 +91,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     connect_timeout_ms: Count = field(default=10_000, name="PROXY_CONNECT_TIMEOUT_MS")
     """How long Codex may go on failing to reach the provider; looked at when an attempt fails."""
     max_turns: AtLeastOne = field(default=64, name="PROXY_MAX_TURNS")
-    """Turns that run at once; further requests wait."""
+    """Turns that run at once; further requests wait. With several keys, one key may run seven eighths of them."""
     queue_max: Count = field(default=256, name="PROXY_QUEUE_MAX")
-    """Requests that wait at once; further ones get 429."""
+    """Requests that wait at once; of further ones, the key that holds most gets 429."""
     queue_timeout_ms: AtLeastOne = field(default=60_000, name="PROXY_QUEUE_TIMEOUT_MS")
     """How long a request waits before it gets 503."""
     key_max_turns: AtLeastOne | None = field(default=None, name="PROXY_KEY_MAX_TURNS")
@@ -126,17 +126,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     parked_turn_ttl_s: Positive = field(default=900, name="PROXY_PARKED_TURN_TTL_S")
     """How long a turn waits in Codex for the outputs of its tool calls. Later ones are replayed."""
     warm_threads_max: Count = field(default=64, name="PROXY_WARM_THREADS_MAX")
-    """Threads kept for a client's next request; 0 for none."""
+    """Threads kept for clients' next requests; 0 for none."""
     warm_threads_ttl_s: Positive = field(default=1200, name="PROXY_WARM_THREADS_TTL_S")
     """How long a thread is kept for a next request."""
-    warm_threads_mb: AtLeastOne = field(default=64, name="PROXY_WARM_THREADS_MB")
-    """How much of kept threads is held for comparison, in MB."""
     database_url: str | None = field(default=None, name="PROXY_DATABASE_URL")
     """Where answers are kept: `postgresql://…` (extra `postgres`). Default: a file in the data dir."""
     store_ttl_days: Amount = field(default=30, name="PROXY_STORE_TTL_DAYS")
     """How long answers are kept; 0 keeps nothing at all."""
     store_max_mb: AtLeastOne = field(default=1024, name="PROXY_STORE_MAX_MB")
-    """How much of them is kept, in MB; the oldest make room."""
+    """How much of them is kept, in MB; the oldest of the key that uses most are deleted first."""
     max_body_mb: Positive = field(default=16, name="PROXY_MAX_BODY_MB")
     """Largest request body, in MB."""
     cors_allowed_origins: tuple[str, ...] = field(default=(), name="PROXY_CORS_ALLOWED_ORIGINS")

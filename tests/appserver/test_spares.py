@@ -11,13 +11,13 @@ import pytest
 from tests.support.gateway import running_bridge
 from turnbridge.appserver import spares as module
 from turnbridge.appserver.connection import CallRefused, Connection
-from turnbridge.appserver.spares import MOST_SPARES, SpareThreads, ThreadKind
+from turnbridge.appserver.spares import LARGEST_SPARE_BYTES, MOST_KINDS, MOST_SPARES, SpareThreads, ThreadKind
 from turnbridge.demo.replies import answer, message
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
 
-KIND = ThreadKind({"model": "m"})
+KIND = ThreadKind("me", {"model": "m"})
 
 
 class Codex:
@@ -55,7 +55,7 @@ async def test_only_the_very_same_parameters_share_a_thread() -> None:
     for _ in range(2):
         await spares.take(KIND)
     spares.refill(KIND)
-    assert await spares.take(ThreadKind({"model": "m", "baseInstructions": ""})) == "t4"
+    assert await spares.take(ThreadKind("me", {"model": "m", "baseInstructions": ""})) == "t4"
     assert await spares.take(KIND) == "t3"
 
 
@@ -86,15 +86,15 @@ async def test_a_spare_that_codex_may_have_let_go_of_is_not_used(monkeypatch: py
 async def test_the_number_of_spares_is_bounded() -> None:
     spares = SpareThreads(Codex().connection)
     for number, _ in itertools.product(range(MOST_SPARES + 3), range(2)):
-        await spares.take(ThreadKind({"model": str(number)}))
-        spares.refill(ThreadKind({"model": str(number)}))
+        await spares.take(ThreadKind("me", {"model": str(number)}))
+        spares.refill(ThreadKind("me", {"model": str(number)}))
     assert len(spares) == MOST_SPARES
 
 
-async def ask_for(spares: SpareThreads, *models: str) -> None:
+async def ask_for(spares: SpareThreads, *models: str, client: str = "me") -> None:
     """Ask for threads as conversations do: one more is started when the model answers."""
     for model in models:
-        kind = ThreadKind({"model": model})
+        kind = ThreadKind(client, {"model": model})
         await spares.take(kind)
         spares.refill(kind)
 
@@ -123,6 +123,36 @@ async def test_a_spare_gives_way_to_a_kind_that_comes_twice_as_often() -> None:
     assert started(codex, "often") == 3
     await ask_for(spares, "often")
     assert (started(codex, "often"), len(spares)) == (5, MOST_SPARES)
+
+
+async def test_the_client_with_most_spares_gives_one_up_for_a_client_that_has_fewer() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 20, client="loud")
+    await ask_for(spares, "mine", "mine", client="quiet")
+    assert (started(codex, "mine"), len(spares)) == (3, MOST_SPARES)
+    await ask_for(spares, *["often"] * 50, client="loud")
+    await ask_for(spares, "mine", client="quiet")
+    assert started(codex, "mine") == 4
+
+
+async def test_what_a_client_asks_for_is_remembered_whatever_others_ask_for() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, "mine", client="quiet")
+    await ask_for(spares, *map(str, range(MOST_KINDS + 5)), client="loud")
+    await ask_for(spares, "mine", client="quiet")
+    assert started(codex, "mine") == 3
+
+
+async def test_threads_with_large_instructions_are_not_started_ahead() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    large = ThreadKind("me", {"baseInstructions": "x" * LARGEST_SPARE_BYTES})
+    for _ in range(3):
+        await spares.take(large)
+        spares.refill(large)
+    assert (len(codex.started), len(spares)) == (3, 0)
 
 
 async def test_a_spare_that_has_grown_too_old_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,14 @@ THREADS = (
         source=OURS,
         tests=("tests/real/test_warm_threads.py::test_another_key_never_gets_a_thread",),
     ),
+    Requirement(
+        id="threads.warm.fair",
+        sentence="No key cools the threads of another: the one that keeps most loses its oldest.",
+        source=OURS,
+        tests=(
+            "tests/hostile/test_fair_shares.py::test_a_client_that_keeps_many_threads_does_not_cool_those_of_another",
+        ),
+    ),
 )
 
 LIMITS = (
@@ -83,6 +91,34 @@ LIMITS = (
         tests=(
             "tests/real/test_limits_and_time.py::test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told_how_long",
             "tests/real/test_limits_and_time.py::test_who_waits_too_long_is_told_to_come_back_and_the_others_go_on",
+        ),
+    ),
+    Requirement(
+        id="limits.queue.fair",
+        sentence="No key keeps another from its turns: the one that holds most of a full queue gets the 429.",
+        source=OURS,
+        tests=(
+            "tests/hostile/test_fair_shares.py::test_a_client_that_fills_the_queue_does_not_keep_another_waiting",
+            "tests/engine/test_admission.py::test_a_full_queue_refuses_the_newest_request_of_the_client_that_holds_most",
+            "tests/engine/test_admission.py::test_of_several_clients_none_runs_all_turns",
+        ),
+    ),
+    Requirement(
+        id="limits.queue.size",
+        sentence="Requests that wait are bounded in size, too.",
+        source=OURS,
+        tests=("tests/engine/test_admission.py::test_requests_that_wait_are_bounded_in_size",),
+    ),
+    Requirement(
+        id="limits.memory",
+        sentence="Nothing of a request stays in the gateway's memory when it is over, however it ended.",
+        source=OURS,
+        tests=(
+            "tests/real/test_freed_requests.py::test_nothing_of_a_finished_request_is_left",
+            "tests/real/test_freed_requests.py::test_nothing_is_left_of_a_request_whose_client_left",
+            "tests/real/test_freed_requests.py::test_nothing_is_left_of_the_rounds_of_a_conversation",
+            "tests/real/test_freed_requests.py::test_a_codex_that_was_killed_is_freed_with_the_request_that_it_ran",
+            "tests/hostile/test_memory.py::test_the_gateway_does_not_grow_with_what_it_is_sent",
         ),
     ),
     Requirement(

@@ -135,6 +135,15 @@ STATE = (
         tests=(f"{KEPT}::test_what_is_too_old_is_removed", f"{KEPT}::test_the_oldest_make_room_for_the_rest"),
     ),
     Requirement(
+        id="state.retention.fair",
+        sentence="No key evicts what another has stored: the one that uses most loses its oldest.",
+        source=OURS,
+        tests=(
+            "tests/store/test_upkeep.py::test_whoever_keeps_most_loses_its_oldest_and_nobody_else_anything",
+            "tests/hostile/test_fair_shares.py::test_a_client_that_fills_the_store_does_not_evict_what_another_has_kept",
+        ),
+    ),
+    Requirement(
         id="state.off",
         sentence="`PROXY_STORE_TTL_DAYS=0` keeps nothing: requests are answered, and those that need it are told.",
         source=OURS,

@@ -128,9 +128,12 @@ TOOLS = (
     ),
     Requirement(
         id="tools.parked.bounded",
-        sentence="Turns that wait are bounded in number; the oldest is interrupted to make room.",
+        sentence="Turns that wait are bounded in number; the oldest of the key that has most is interrupted.",
         source=OURS,
-        tests=("tests/engine/test_tool_calls.py::test_the_oldest_turn_makes_room",),
+        tests=(
+            "tests/engine/test_tool_calls.py::test_the_oldest_turn_makes_room",
+            "tests/hostile/test_fair_shares.py::test_a_client_that_answers_none_of_its_calls_does_not_end_the_turn_of_another",
+        ),
     ),
     Requirement(
         id="tools.output.text",

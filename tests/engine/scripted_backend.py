@@ -147,6 +147,6 @@ def runner_on(
         media or ScriptedMedia(),
         tokenizer or WordTokenizer(),
         OpenCalls(ttl_s=60),
-        WarmThreads(WarmRules(most=0, ttl_s=60, most_characters=0)),
+        WarmThreads(WarmRules(most=0, ttl_s=60)),
         Watch(patience),
     )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnbridge.engine import admission
 from turnbridge.engine.admission import COME_BACK_S, Admission, AdmissionRules
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, RateLimited
 
@@ -25,15 +26,15 @@ class House:
     guests: list["Guest"] = field(default_factory=list)
     let_in: list["Guest"] = field(default_factory=list)
 
-    async def ask(self, client: str = "a", turns: int = 1) -> "Guest":
+    async def ask(self, client: str = "a", turns: int = 1, size: int = 0) -> "Guest":
         """Let somebody come, and return when they are in, wait, or were refused."""
-        guest = self.send(client, turns)
+        guest = self.send(client, turns, size)
         await settled()
         return guest
 
-    def send(self, client: str = "a", turns: int = 1) -> "Guest":
+    def send(self, client: str = "a", turns: int = 1, size: int = 0) -> "Guest":
         """Let somebody be on their way."""
-        guest = Guest(self, client, turns)
+        guest = Guest(self, client, turns, size)
         self.guests.append(guest)
         return guest
 
@@ -47,9 +48,10 @@ class House:
 class Guest:
     """A request of `client` for some turns, which run until it is told to end."""
 
-    def __init__(self, house: House, client: str, turns: int) -> None:
+    def __init__(self, house: House, client: str, turns: int, size: int) -> None:
         self.client = client
         self.turns = turns
+        self.size = size
         self.inside = False
         self._house = house
         self._over = asyncio.Event()
@@ -76,7 +78,7 @@ class Guest:
         return refusal
 
     async def _visit(self) -> None:
-        async with self._house.admission.admitted(self.client, self.turns):
+        async with self._house.admission.admitted(self.client, self.turns, lambda: self.size):
             self.inside = True
             self._house.let_in.append(self)
             try:
@@ -91,8 +93,15 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def house(turns: int = 1, *, waiting: int = 100, patience_s: float = PATIENCE_S, each: int | None = None) -> House:
-    rules = AdmissionRules(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each)
+def house(
+    turns: int = 1,
+    *,
+    waiting: int = 100,
+    patience_s: float = PATIENCE_S,
+    each: int | None = None,
+    clients: int = 1,
+) -> House:
+    rules = AdmissionRules(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=clients)
     return House(Admission(rules))
 
 
@@ -116,6 +125,85 @@ async def test_a_full_queue_tells_the_next_one_to_come_back() -> None:
     assert (refusal.error_code, refusal.retry_after) == ("queue_full", COME_BACK_S)
     assert refusal.message == "1 turns are running and 1 requests wait already. Try again later."
     await full.close()
+
+
+async def test_a_full_queue_refuses_the_newest_request_of_the_client_that_holds_most() -> None:
+    full = house(1, waiting=3, clients=2)
+    loud = [await full.ask("loud") for _ in range(4)]
+    quiet = await full.ask("quiet")
+    assert [guest.waits for guest in loud] == [False, True, True, False]
+    assert loud[3].refusal().error_code == "queue_full"
+    assert quiet.waits
+    again = await full.ask("loud")
+    assert again.refusal().error_code == "queue_full"
+    await loud[0].end()
+    await settled()
+    await loud[1].end()
+    await settled()
+    assert quiet.inside
+    await full.close()
+
+
+async def test_a_queue_that_two_clients_share_alike_refuses_whoever_comes() -> None:
+    full = house(1, waiting=2, clients=2)
+    await full.ask("a")
+    waiting = [await full.ask("a"), await full.ask("b")]
+    late = await full.ask("b")
+    assert late.refusal().error_code == "queue_full"
+    assert all(guest.waits for guest in waiting)
+    await full.close()
+
+
+async def test_requests_that_wait_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "MOST_WAITING_CHARACTERS", 1000)
+    full = house(1, clients=2)
+    await full.ask("loud")
+    loud = [await full.ask("loud", size=400) for _ in range(3)]
+    assert [guest.waits for guest in loud] == [True, True, False]
+    assert loud[2].refusal().error_code == "queue_full"
+    quiet = await full.ask("quiet", size=300)
+    assert (quiet.waits, loud[0].waits, loud[1].waits) == (True, True, False)
+    greedy = await full.ask("quiet", size=900)
+    assert greedy.refusal().error_code == "queue_full"
+    await full.close()
+
+
+async def test_a_request_larger_than_all_that_may_wait_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "MOST_WAITING_CHARACTERS", 1000)
+    full = house(1)
+    await full.ask()
+    assert (await full.ask(size=2000)).waits
+    await full.close()
+
+
+async def test_of_several_clients_none_runs_all_turns() -> None:
+    busy = house(8, clients=2, waiting=2)
+    loud = [await busy.ask("loud") for _ in range(9)]
+    assert [guest.inside for guest in loud] == [True] * 7 + [False] * 2
+    quiet = await busy.ask("quiet")
+    assert (quiet.inside, busy.admission.running) == (True, 8)
+    assert (await busy.ask("quiet")).waits
+    await loud[0].end()
+    await settled()
+    assert busy.admission.running == 8
+    await busy.close()
+
+
+async def test_a_client_alone_runs_all_turns() -> None:
+    busy = house(8)
+    assert all([(await busy.ask()).inside for _ in range(8)])
+    assert busy.admission.at_once(9) == 8
+    await busy.close()
+
+
+async def test_a_small_request_does_not_overtake_a_large_one_of_its_own_client() -> None:
+    busy = house(8, clients=2)
+    for _ in range(6):
+        await busy.ask()
+    large = await busy.ask(turns=2)
+    small = await busy.ask()
+    assert (large.waits, small.waits) == (True, True)
+    await busy.close()
 
 
 async def test_whoever_waits_too_long_is_told_to_come_back_and_leaves_the_queue() -> None:

@@ -37,7 +37,7 @@ def calling(*call_ids: str, arguments: str = RIGHT) -> Turn:
 
 async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Sequence[str]) -> int:
     """Run turns that end in an answer, giving the outputs of these calls in between, and count the warm threads."""
-    warm = WarmThreads(WarmRules(most=9, ttl_s=60, most_characters=10_000))
+    warm = WarmThreads(WarmRules(most=9, ttl_s=60))
     calls = OpenCalls(ttl_s=60)
     backend = ScriptedBackend([*turns, saying("Done.")])
     runner = TurnRunner(backend, ScriptedMedia(), WordTokenizer(), calls, warm, Watch(ALL_THE_TIME))

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import sys
 
 import pytest
 
@@ -217,6 +218,55 @@ async def test_the_oldest_turn_makes_room() -> None:
     assert len(calls) == MOST_PARKED
     calls.close()
     assert (any(each.alive for each in waiting), len(calls)) == (False, 0)
+
+
+async def test_the_client_with_most_parked_turns_loses_the_oldest_of_its_own() -> None:
+    calls, mine = OpenCalls(ttl_s=60), conversation()
+    calls.park(replace(ASKED, client="me"), mine, LEG)
+    theirs = [conversation() for _ in range(MOST_PARKED + 1)]
+    for number, each in enumerate(theirs):
+        calls.park(replace(ASKED, client="them"), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
+    assert mine.alive
+    assert [each.alive for each in theirs] == [False, False, *[True] * (MOST_PARKED - 1)]
+    calls.close()
+
+
+async def test_parked_turns_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "MOST_PARKED_CHARACTERS", 1000)
+    calls, waiting = OpenCalls(ttl_s=60), [conversation() for _ in range(3)]
+    for number, each in enumerate(waiting):
+        calls.park(ASKED, each, Leg(items=(call(f"c{number}", "x" * 400),), shown=(f"c{number}",)))
+    assert [each.alive for each in waiting] == [False, True, True]
+    calls.close()
+
+
+async def test_a_parked_turn_holds_nothing_of_its_history() -> None:
+    calls, large = OpenCalls(ttl_s=60), "x" * 999
+    held = sys.getrefcount(large)
+    calls.park(replace(ASKED, items=(said(large),), instructions=large), conversation(), LEG)
+    assert sys.getrefcount(large) == held
+    following = replace(ASKED, items=(said(large), *LEG.items, *map(output, LEG.shown)), instructions=large)
+    assert calls.claim(following) is not None
+
+
+async def test_a_dead_turn_is_not_counted_and_goes_before_one_that_waits() -> None:
+    calls, waiting = OpenCalls(ttl_s=60), [conversation() for _ in range(MOST_PARKED + 1)]
+    for number, each in enumerate(waiting):
+        calls.park(ASKED, each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
+        waiting[1].alive = False
+    assert waiting[0].alive
+    assert len(calls) == MOST_PARKED
+    calls.close()
+
+
+async def test_what_one_client_has_said_is_not_forgotten_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED", 3)
+    calls = OpenCalls(ttl_s=60)
+    calls.remember("me", Leg(items=(call("mine"),), shown=("mine",)))
+    for number in range(5):
+        calls.remember("them", Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
+    assert calls.knows("me", "mine")
+    assert [calls.knows("them", f"c{number}") for number in range(5)] == [False, False, False, True, True]
 
 
 async def test_a_call_id_that_comes_again_gives_the_earlier_turn_up() -> None:

@@ -1,6 +1,7 @@
-"""Which threads are kept, how many, for how long, and how much of what they hold: the oldest makes room."""
+"""Which threads are kept, how many and for how long, whose go first, and that nothing of their text is held."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -35,7 +36,7 @@ class Thread(ScriptedConversation):
         self.given_up.set()
 
 
-ROOMY = WarmRules(most=9, ttl_s=60, most_characters=1_000_000)
+ROOMY = WarmRules(most=9, ttl_s=60)
 LARGE = "x" * 999_900
 THOUGHT = Reasoning(id="rs", summary=(), content=None, encrypted="SECRET")
 SEARCH = RawItem(item={"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}})
@@ -78,15 +79,12 @@ def taken(request: TurnRequest, said: Sequence[Item], following: TurnRequest) ->
         (3, ["a", "b", "c"], [True, True, True]),
         (2, ["a", "b", "c", "d"], [False, False, True, True]),
         (0, ["a"], [False]),
-        (9, ["a" * 4000, "b" * 4000, "c" * 4000], [False, True, True]),
-        (9, ["a" * 1000, "b", "c" * 8500], [False, True, True]),
-        (9, ["a", "b" * 10_001], [False, False]),
         (9, ["a", "a"], [False, True]),
     ],
-    ids=["room for all", "number", "none at all", "text", "a large one", "too large for itself", "the same history"],
+    ids=["room for all", "number", "none at all", "the same history"],
 )
 async def test_the_oldest_makes_room(most: int, texts: list[str], kept: list[bool]) -> None:
-    rules = WarmRules(most=most, ttl_s=60, most_characters=10_000)
+    rules = WarmRules(most=most, ttl_s=60)
     assert kept_after(rules, [asked(user(text)) for text in texts]) == (kept, sum(kept))
 
 
@@ -103,12 +101,35 @@ async def test_the_oldest_makes_room(most: int, texts: list[str], kept: list[boo
     ],
     ids=["image", "arguments", "output", "output of parts", "other item", "instructions", "tool"],
 )
-async def test_everything_large_counts(large: TurnRequest) -> None:
-    assert kept_after(ROOMY, [large]) == ([False], 0)
+async def test_nothing_of_a_large_conversation_is_held(large: TurnRequest) -> None:
+    warm = WarmThreads(ROOMY)
+    held = sys.getrefcount(LARGE)
+    warm.keep(Told(large), (ANSWER,), Thread())
+    assert (len(warm), sys.getrefcount(LARGE)) == (1, held)
+    assert warm.take(Told(replace(large, items=(*large.items, ANSWER, user("And?"))))) is not None
+
+
+async def test_the_client_that_keeps_most_threads_loses_the_oldest_of_its_own() -> None:
+    mine, theirs = replace(asked(user("mine")), client="me"), replace(asked(user("theirs")), client="them")
+    many = [replace(mine, items=(user(str(number)),)) for number in range(5)]
+    rules = WarmRules(most=3, ttl_s=60)
+    kept, count = kept_after(rules, [theirs, *many])
+    assert (kept, count) == ([True, False, False, False, True, True], 3)
+
+
+async def test_a_dead_thread_goes_before_one_that_lives() -> None:
+    warm = WarmThreads(WarmRules(most=2, ttl_s=60))
+    threads = [Thread() for _ in range(3)]
+    for number, thread in enumerate(threads):
+        warm.keep(Told(asked(user(str(number)))), (ANSWER,), thread)
+        threads[1].alive = False
+    assert len(warm) == 2
+    assert [thread.given_up.is_set() for thread in threads] == [False, True, False]
+    warm.close()
 
 
 async def test_a_thread_is_given_up_when_its_time_is_over() -> None:
-    warm, thread = WarmThreads(WarmRules(most=9, ttl_s=0.01, most_characters=10_000)), Thread()
+    warm, thread = WarmThreads(WarmRules(most=9, ttl_s=0.01)), Thread()
     warm.keep(Told(asked(user("a"))), (ANSWER,), thread)
     async with asyncio.timeout(25):
         await thread.given_up.wait()

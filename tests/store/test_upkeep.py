@@ -1,5 +1,6 @@
 """Upkeep: figures, pruning by age and by size, export and vacuum."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 
@@ -8,6 +9,7 @@ import pytest
 from tests.store.samples import (
     EMPTY,
     OWNER,
+    STRANGER,
     chat,
     conversation,
     exported,
@@ -120,6 +122,41 @@ async def test_the_oldest_make_room_until_the_rest_fits(store: SqlStore) -> None
     assert await store.prune(most_bytes=7 * each - 1) == Pruned(responses=4, conversations=0, chats=0)
     kept = [line["id"] for line in await exported(store) if line["kind"] == "response"]
     assert kept == [f"r{age}" for age in range(4, 10)]
+
+
+async def test_whoever_keeps_most_loses_its_oldest_and_nobody_else_anything(store: SqlStore) -> None:
+    await store.add_response(response("mine", created_at=1), continues=None, inputs=items("a"))
+    await store.add_conversation(conversation("mine", created_at=1), items("b"))
+    await store.add_chat(chat("mine", created_at=1))
+    mine = (await store.figures()).bytes
+    for age in range(10):
+        theirs = replace(response(f"r{age}", created_at=100 + age, text="x" * 1000), owner=STRANGER)
+        await store.add_response(theirs, continues=None, inputs=items(f"i{age}"))
+    assert await store.prune(most_bytes=mine + 5000) == Pruned(responses=6, conversations=0, chats=0)
+    kept = [line["id"] for line in await exported(store) if line["kind"] != "segment"]
+    assert kept == ["mine", *[f"r{age}" for age in range(6, 10)], "mine", "mine"]
+
+
+async def test_those_who_keep_most_lose_down_to_the_same(store: SqlStore) -> None:
+    counts = {"few": 2, "many": 10, "more": 14}
+    for owner, responses in counts.items():
+        for number in range(responses):
+            record = replace(response(f"{owner}{number:02}", created_at=number), owner=owner, body={})
+            await store.add_response(record, continues=None, inputs=items(f"{owner}{number:02}"[-4:]))
+    each = (await store.figures()).bytes // sum(counts.values())
+    await store.prune(most_bytes=14 * each)
+    kept = Counter(str(line["id"])[:-2] for line in await exported(store) if line["kind"] == "response")
+    assert kept["few"] == 2
+    assert abs(kept["many"] - kept["more"]) <= 2
+    assert await store.prune(most_bytes=0) == Pruned(responses=kept.total(), conversations=0, chats=0)
+
+
+async def test_what_still_runs_makes_no_room(store: SqlStore) -> None:
+    running = response("running", status=IN_PROGRESS, created_at=1, text="x" * 1000)
+    await store.add_response(running, continues=None, inputs=[], lease_until=5)
+    other = replace(response("other", created_at=2), owner=STRANGER)
+    await store.add_response(other, continues=None, inputs=[])
+    assert await store.prune(most_bytes=0) == Pruned(responses=1, conversations=0, chats=0)
 
 
 async def test_the_oldest_of_all_kinds_go_first(store: SqlStore) -> None:

@@ -4,8 +4,17 @@ import operator
 
 import pytest
 
-from turnbridge.turn.items import FilePart, FunctionCall, ImagePart, Json, Message, RawItem, TextPart
-from turnbridge.turn.values import rewritten, size, written
+from turnbridge.turn.items import (
+    FilePart,
+    FunctionCall,
+    FunctionCallOutput,
+    ImagePart,
+    Json,
+    Message,
+    RawItem,
+    TextPart,
+)
+from turnbridge.turn.values import replace, rewritten, seen, size, written
 
 DEEP = "[" * 100_000 + "]" * 100_000
 
@@ -31,6 +40,28 @@ def nested(depth: int) -> Json:
 )
 def test_json_is_rewritten_in_one_way_and_any_other_text_is_left_as_it_is(text: str, expected: str) -> None:
     assert rewritten(text) == expected
+
+
+def test_values_that_the_model_cannot_tell_apart_are_seen_alike() -> None:
+    image = ImagePart(url="u", param="input[0]")
+    message = Message(role="user", parts=(TextPart(text="a"), image), id="msg_1")
+    again = Message(role="user", parts=(TextPart(text="a"), replace(image, param="input[9]")), id="msg_2")
+    assert seen((message,)) == seen((again,))
+
+
+def test_values_that_the_model_can_tell_apart_are_not_seen_alike() -> None:
+    text, image = TextPart(text="u"), ImagePart(url="u", param="")
+    values = (
+        *(1, True, 1.0, "1", None, (), ("1",)),
+        *(text, image, replace(image, detail="low")),
+        *(Message(role=role, parts=(text,)) for role in ("user", "developer")),
+        Message(role="user", parts=(text, text)),
+        FunctionCallOutput(call_id="u", output="u"),
+        FunctionCallOutput(call_id="u", output=(text,)),
+        RawItem(item={"u": 1}),
+        RawItem(item={"u": True}),
+    )
+    assert len({seen(value) for value in values}) == len(values)
 
 
 def test_what_python_takes_for_equal_differs_in_writing() -> None:

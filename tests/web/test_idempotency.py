@@ -366,6 +366,16 @@ async def test_the_oldest_answer_makes_room(bounds: Bounds) -> None:
     assert shown(await ask(app, key="a")) == (200, b"ddd", None)
 
 
+@pytest.mark.parametrize("bounds", [Bounds(answers=2), Bounds(total_bytes=7)], ids=["number", "bytes"])
+async def test_no_client_drives_out_the_answers_of_another(bounds: Bounds) -> None:
+    turns = Turns(b"mine", End(), b"abc", End(), b"abc", End(), b"abc", End(), b"abc", End())
+    app = gateway(turns, bounds)
+    await ask(app, key="mine")
+    for key in "abcd":
+        assert shown(await ask(app, key=key, client="another")) == (200, b"abc", None)
+    assert shown(await ask(app, key="mine")) == (200, b"mine", "replayed")
+
+
 async def test_an_answer_that_made_room_is_not_forgotten_again() -> None:
     faults: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))

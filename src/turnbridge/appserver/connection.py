@@ -60,7 +60,7 @@ class Inbox:
         self._error: GatewayError | None = None
         self._reader: asyncio.Future[None] | None = None
         self._dozing = False
-        self.overflowed: Callable[[], None] = lambda: None
+        self.overflowed: Callable[[], None] = ignored
         """Called once if the notifications are not read; the thread's owner stops the turn."""
 
     def put(self, notes: Sequence[Note], size: int) -> None:
@@ -149,7 +149,7 @@ class Connection:
         self._ended: GatewayError | None = None
         self._broken = False
         self.skipped: Counter[str] = Counter()
-        self.broke: Callable[[], None] = lambda: None
+        self.broke: Callable[[], None] = ignored
         """Called once if nothing that comes can be understood any more; the owner of the pipe ends it."""
 
     async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float | None = None) -> T:
@@ -322,6 +322,10 @@ class Connection:
             self._write(jsonrpc.encode_result(request_id, DECLINES[method]))
         else:
             self._write(jsonrpc.encode_refusal(request_id, NOBODY))
+
+
+def ignored() -> None:
+    """Do nothing about what nobody wants to hear of."""
 
 
 def understood(raw: msgspec.Raw, method: str, result: type[T]) -> T:

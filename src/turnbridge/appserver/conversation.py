@@ -10,14 +10,22 @@ from typing import cast
 import msgspec
 import structlog
 
-from turnbridge.appserver.connection import CallRefused, Note, understood
+from turnbridge.appserver.connection import CallRefused, Note, ignored, understood
 from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker, fidelity_of
 from turnbridge.engine.ports import Batches
-from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InvalidRequest, QuotaExhausted
+from turnbridge.turn.errors import (
+    BackendLost,
+    BackendUnavailable,
+    GatewayError,
+    InvalidRequest,
+    QuotaExhausted,
+    without_frames,
+)
 from turnbridge.turn.events import TurnEvent, TurnFailed
 from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part
-from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.request import PlainText, TurnRequest
+from turnbridge.turn.values import replace
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.decode import TurnDecoder, lost_image
 from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
@@ -44,7 +52,7 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversation":
     """Start a thread of the current protocol (v2)."""
     names = ToolNames(tool.name for tool in request.tools)
-    kind = ThreadKind(thread_start_params(request, names, worker.spec.rules))
+    kind = ThreadKind(request.client, thread_start_params(request, names, worker.spec.rules))
     conversation = CodexConversation(worker, await worker.spares.take(kind), request, names)
     conversation.answering = lambda: worker.spares.refill_soon(kind)
     return conversation
@@ -117,6 +125,8 @@ class CodexConversation:
     def close(self) -> None:
         """Stop listening, and interrupt the turn if it still runs."""
         self._count(running=False, parked=False)
+        # The inbox knows the conversation only to be heard from it: the two must not keep each other in memory.
+        self._inbox.overflowed = ignored
         self._connection.unsubscribe(self._thread_id)
         if self._started is not None:
             self._interrupt(self._started)
@@ -136,6 +146,8 @@ class CodexConversation:
         self._inbox.doze()
         self._started = self._start_turn()
         self._started.add_done_callback(self._turn_begins)
+        # The thread may be kept for long after its turn; the next request brings its own.
+        self._request = replace(request, items=(), instructions=None, tools=(), output=PlainText())
 
     async def _go_on(self, outputs: Sequence[FunctionCallOutput]) -> None:
         """Let the turn that waits go on."""
@@ -172,7 +184,7 @@ class CodexConversation:
             except TimeoutError:
                 events = self._decoder.release_calls()
             except GatewayError as error:
-                events = self._decoder.close(error)
+                events = self._decoder.close(without_frames(error))
             if self._decoder.ended:
                 if events and isinstance(events[-1], TurnFailed):
                     await self._add_reset_time(events[-1].error)

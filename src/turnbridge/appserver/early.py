@@ -57,6 +57,7 @@ class EarlyConversation(CodexConversation):
 
     def _start_turn(self) -> asyncio.Future[msgspec.Raw]:
         parts = flat_history(self._unsent, self._names).parts
+        self._unsent = ()
         params = early_turn_params(self._thread_id, parts, self._request, self._worker.capabilities)
         return self._connection.send("turn/start", params)
 

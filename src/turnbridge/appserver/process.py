@@ -53,7 +53,18 @@ class _Output(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        self._ended()
+        ended = self._ended
+        # A process that is gone must not be kept in memory by the pipes that it read, nor its readers by them.
+        self.take, self._ended = _drop, _nobody
+        ended()
+
+
+def _drop(data: bytes) -> None:
+    del data
+
+
+def _nobody() -> None:
+    pass
 
 
 class AppServerProcess:
@@ -109,6 +120,7 @@ class AppServerProcess:
         self._stdout.take = receive
         for data in self._early:
             receive(data)
+        self._early.clear()
 
     def write(self, data: bytes) -> None:
         """Write to the child's stdin; data for a child that is gone is dropped, its readers know already."""
@@ -183,8 +195,8 @@ class AppServerProcess:
     def _end(self) -> None:
         """Take note that nothing more will come."""
         self._let_go()
-        for transport in self._transports:
-            transport.close()
+        while self._transports:
+            self._transports.pop().close()
         if not self.exited.done():
             self.exited.set_result(None)
             # What has lost its parent goes to process 1. In a container that may be the gateway.

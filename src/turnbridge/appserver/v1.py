@@ -40,6 +40,7 @@ class V1Conversation(CodexConversation):
         self, worker: Worker, made: v1.NewConversationResult, subscription_id: str, request: TurnRequest
     ) -> None:
         super().__init__(worker, made.conversation_id, request, ToolNames(()))
+        self._first = request
         self._rollout = Path(made.rollout_path)
         self._subscription_id = subscription_id
         self._translator = V1Translator()
@@ -59,7 +60,7 @@ class V1Conversation(CodexConversation):
     async def _go_on(self, outputs: Sequence[FunctionCallOutput]) -> None:
         """Give the outputs of calls in a turn of their own."""
         self._input = flat_outputs(outputs, self._called)
-        await self._begin((), self._request)
+        await self._begin((), self._first)
 
     def close(self) -> None:
         """Stop listening, interrupt the turn if it still runs, and remove what Codex wrote down of it."""

@@ -56,7 +56,9 @@ def show() -> None:
     "--older-than-days", type=click.FloatRange(min=0), help="Remove what is older than this (PROXY_STORE_TTL_DAYS)."
 )
 @click.option(
-    "--max-mb", type=click.IntRange(min=0), help="Then remove the oldest until the rest fits (PROXY_STORE_MAX_MB)."
+    "--max-mb",
+    type=click.IntRange(min=0),
+    help="Then remove the oldest of whoever has most until the rest fits (PROXY_STORE_MAX_MB).",
 )
 def prune(*, older_than_days: float | None, max_mb: int | None) -> None:
     """Remove what is too old or too much, as the gateway itself does now and then."""

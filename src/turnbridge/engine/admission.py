@@ -1,14 +1,23 @@
-"""How many turns run at once, who waits for their turn, and who is told to come back."""
+"""How many turns run at once, who waits for their turn, and who is told to come back.
+
+No client keeps another from its turns. Those that wait are served in rotation, a full queue refuses the client that
+holds most, and of several clients none may run all turns at once (docs/decisions/0018-fair-shares.md).
+"""
 
 import asyncio
 import contextlib
 from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from turnbridge.turn.errors import BackendUnavailable, RateLimited
 
 # A place in the queue comes free as soon as any turn ends; nobody knows when, so soon is the best guess.
 COME_BACK_S = 2.0
+# How many characters all requests that wait may hold, histories, tools and images: a request that waits is in memory.
+MOST_WAITING_CHARACTERS = 256 * 2**20
+# Of several clients, none may run the last of so many turns: a turn may last for an hour, a queue does not.
+KEPT_FREE_OF = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +29,24 @@ class AdmissionRules:
     patience_s: float
     turns_per_client: int | None = None
     """How many turns one client may have, running or waiting."""
+    clients: int = 1
+    """How many clients there are."""
+
+    @property
+    def turns_at_once(self) -> int:
+        """Return how many turns one client may run."""
+        return self.turns - (self.turns // KEPT_FREE_OF if self.clients > 1 else 0)
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
     turns: int
+    size: int
     admitted: asyncio.Future[None]
+
+
+def _nothing() -> int:
+    return 0
 
 
 class Admission:
@@ -35,6 +56,7 @@ class Admission:
         self._rules = rules
         self._queues: OrderedDict[str, deque[_Waiting]] = OrderedDict()
         self._shares: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
         self.closed = False
@@ -50,24 +72,24 @@ class Admission:
 
     def at_once(self, turns: int) -> int:
         """Return how many turns of one request may run at the same time."""
-        return min(turns, self._rules.turns, self._rules.turns_per_client or turns)
+        return min(turns, self._rules.turns_at_once, self._rules.turns_per_client or turns)
 
-    def admitted(self, client: str, turns: int = 1) -> "Place":
-        """Return a context in which `turns` may run."""
-        return Place(self, client, turns)
+    def admitted(self, client: str, turns: int = 1, size: Callable[[], int] = _nothing) -> "Place":
+        """Return a context in which `turns` may run; `size` is asked for what the request holds if it has to wait."""
+        return Place(self, client, turns, size)
 
-    async def enter(self, client: str, turns: int) -> float:
+    async def enter(self, client: str, turns: int, size: Callable[[], int] = _nothing) -> float:
         """Start these turns as soon as they may run; return the seconds that it took."""
         self._take_share(client, turns)
         try:
-            return await self._start_when_possible(client, min(turns, self._rules.turns))
+            return await self._start_when_possible(client, min(turns, self._rules.turns_at_once), size)
         except BaseException:
             self._give_share_back(client, turns)
             raise
 
     def leave(self, client: str, turns: int) -> None:
         """Make room: these turns are over."""
-        self._end(min(turns, self._rules.turns))
+        self._end(client, min(turns, self._rules.turns_at_once))
         self._give_share_back(client, turns)
 
     def close(self) -> None:
@@ -109,21 +131,16 @@ class Admission:
         if not self._shares[client]:
             del self._shares[client]
 
-    async def _start_when_possible(self, client: str, turns: int) -> float:
+    async def _start_when_possible(self, client: str, turns: int, size: Callable[[], int]) -> float:
         if self.closed:
             raise _closing()
-        if not self._queues and self.running + turns <= self._rules.turns:
-            self._start(turns)
+        if self._may_start(client, turns) and not self._keeps_waiting(client):
+            self._start(client, turns)
             return 0.0
-        if self.waiting >= self._rules.waiting:
-            raise RateLimited(
-                f"{self.running} turns are running and {self.waiting} requests wait already. Try again later.",
-                code="queue_full",
-                retry_after=COME_BACK_S,
-            )
         loop = asyncio.get_running_loop()
         began = loop.time()
-        waiting = _Waiting(turns, loop.create_future())
+        waiting = _Waiting(turns, size(), loop.create_future())
+        self._make_room(client, waiting.size)
         self._queues.setdefault(client, deque()).append(waiting)
         try:
             async with asyncio.timeout(self._rules.patience_s):
@@ -152,30 +169,85 @@ class Admission:
             # Those behind it may be small enough for the room that it waited for.
             self._admit_next()
         elif waiting.admitted.done() and not waiting.admitted.cancelled() and not waiting.admitted.exception():
-            self._end(waiting.turns)
+            self._end(client, waiting.turns)
+
+    def _make_room(self, client: str, size: int) -> None:
+        """Refuse whoever holds most of a full queue: others for this client, or this client itself."""
+        while self.waiting >= self._rules.waiting:
+            most = max(self._queues, key=self._held, default=client)
+            if self._held(most) <= self._held(client) + 1:
+                raise self._full()
+            self._refuse_newest(most)
+        while self._queues and sum(map(self._characters, self._queues)) + size > MOST_WAITING_CHARACTERS:
+            most = max(self._queues, key=self._characters)
+            if self._characters(most) <= self._characters(client) + size:
+                raise self._full()
+            self._refuse_newest(most)
+
+    def _held(self, client: str) -> int:
+        """Return how much a client has, running or waiting."""
+        return self._running[client] + len(self._queues.get(client, ()))
+
+    def _characters(self, client: str) -> int:
+        """Return how much the requests hold that wait for a client."""
+        return sum(waiting.size for waiting in self._queues.get(client, ()))
+
+    def _refuse_newest(self, client: str) -> None:
+        refused = self._queues[client].pop()
+        if not refused.admitted.done():
+            refused.admitted.set_exception(self._full())
+        if not self._queues[client]:
+            del self._queues[client]
+
+    def _full(self) -> RateLimited:
+        return RateLimited(
+            f"{self.running} turns are running and {self.waiting} requests wait already. Try again later.",
+            code="queue_full",
+            retry_after=COME_BACK_S,
+        )
+
+    def _keeps_waiting(self, client: str) -> bool:
+        """Tell whether somebody waits for the turns that come free, before this client."""
+        return client in self._queues or not all(self._has_enough(*first) for first in self._firsts())
+
+    def _firsts(self) -> Iterator[tuple[str, int]]:
+        """Yield who waits, in rotation, and for how many turns."""
+        return ((client, queue[0].turns) for client, queue in self._queues.items())
+
+    def _has_enough(self, client: str, turns: int) -> bool:
+        """Tell whether a client runs so much that it waits for turns of its own to end."""
+        return self._running[client] + turns > self._rules.turns_at_once
+
+    def _may_start(self, client: str, turns: int) -> bool:
+        return self.running + turns <= self._rules.turns and not self._has_enough(client, turns)
 
     def _admit_next(self) -> None:
-        while self._queues:
-            client, queue = next(iter(self._queues.items()))
-            waiting = queue[0]
-            gone = waiting.admitted.done()
-            if not gone and self.running + waiting.turns > self._rules.turns:
+        """Let in whoever is next in rotation; a client that has enough does not hold up those behind it."""
+        while True:
+            first = next((first for first in self._firsts() if not self._has_enough(*first)), None)
+            if first is None or not self._may_start(*first):
                 return
-            queue.popleft()
+            client, turns = first
+            queue = self._queues[client]
+            admitted = queue.popleft().admitted
             if not queue:
                 del self._queues[client]
-            elif not gone:
+            elif not admitted.done():
                 self._queues.move_to_end(client)
-            if not gone:
-                self._start(waiting.turns)
-                waiting.admitted.set_result(None)
+            if not admitted.done():
+                self._start(client, turns)
+                admitted.set_result(None)
 
-    def _start(self, turns: int) -> None:
+    def _start(self, client: str, turns: int) -> None:
         self.running += turns
+        self._running[client] += turns
         self._idle.clear()
 
-    def _end(self, turns: int) -> None:
+    def _end(self, client: str, turns: int) -> None:
         self.running -= turns
+        self._running[client] -= turns
+        if not self._running[client]:
+            del self._running[client]
         self._admit_next()
         if self.running == 0:
             self._idle.set()
@@ -187,14 +259,15 @@ class Place:
     A class, since a generator in its place took each request 4 µs more.
     """
 
-    def __init__(self, admission: Admission, client: str, turns: int) -> None:
+    def __init__(self, admission: Admission, client: str, turns: int, size: Callable[[], int]) -> None:
         self._admission = admission
         self._client = client
         self._turns = turns
+        self._size = size
 
     async def __aenter__(self) -> float:
         """Wait for the place; return the seconds that it took."""
-        return await self._admission.enter(self._client, self._turns)
+        return await self._admission.enter(self._client, self._turns, self._size)
 
     async def __aexit__(self, *_: object) -> None:
         """Make room."""

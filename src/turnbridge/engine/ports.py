@@ -34,7 +34,8 @@ class Conversation(Protocol):
     def run(self, items: Sequence[Item] = (), request: TurnRequest | None = None) -> Batches:
         """Add `items`, let the model answer, and yield its events.
 
-        A `request` other than the one that the thread was opened for brings its own wishes for the turn.
+        The first turn may be of the request that the thread was opened for. Each later one has a `request` of its own:
+        a thread that is kept holds none.
         """
         ...
 

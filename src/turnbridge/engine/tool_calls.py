@@ -4,12 +4,13 @@ words put back into its history as far as they are still held.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from turnbridge.engine.digests import digest
 from turnbridge.engine.ports import Conversation
+from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import (
     BETWEEN_MESSAGES,
     NARRATION,
@@ -25,8 +26,10 @@ from turnbridge.turn.items import (
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace, rewritten, size
 
-# A parked turn holds a thread in Codex's memory, about a megabyte.
+# A parked turn holds a thread in Codex's memory, a megabyte, and here what the model said up to its calls; of what
+# came before that there is only a digest.
 MOST_PARKED = 256
+MOST_PARKED_CHARACTERS = 64 * 2**20
 # A leg's own words are a few kilobytes; clients come back to old calls for as long as the conversation lasts.
 MOST_REMEMBERED = 4096
 # Some write whole files in their calls. As much is held for warm threads, unless told otherwise.
@@ -82,7 +85,10 @@ class Leg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parked:
-    request: TurnRequest
+    items: int
+    """How many items came before what the model said."""
+    digest: bytes
+    """Of these items, and of what has to be the same in the request that resumes the turn."""
     conversation: Conversation
     leg: Leg
     expiry: asyncio.TimerHandle
@@ -107,33 +113,46 @@ class OpenCalls:
 
     def __init__(self, *, ttl_s: float) -> None:
         self._ttl_s = ttl_s
-        self._parked: OrderedDict[_Key, _Parked] = OrderedDict()
-        self._legs: OrderedDict[_Key, Leg] = OrderedDict()
-        self._characters = 0
+        self._parked: dict[_Key, _Parked] = {}
+        self._places: FairShares[_Key] = FairShares(most=MOST_PARKED, most_bytes=MOST_PARKED_CHARACTERS)
+        self._legs: dict[_Key, Leg] = {}
+        self._remembered: FairShares[_Key] = FairShares(most=MOST_REMEMBERED, most_bytes=MOST_REMEMBERED_CHARACTERS)
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return sum(parked.conversation.alive for parked in self._parked.values())
 
     def park(self, request: TurnRequest, conversation: Conversation, leg: Leg) -> None:
-        """Keep a turn open until its outputs come, its time is up, or there are too many."""
+        """Keep a turn open until its outputs come, its time is up, or there are too many.
+
+        In that case the client that has most of them loses its oldest.
+        """
         key = request.client, leg.shown[0]
         if key in self._parked:
             self._drop(key)
         expiry = asyncio.get_running_loop().call_later(self._ttl_s, self._drop, key)
-        self._parked[key] = _Parked(request=request, conversation=conversation, leg=leg, expiry=expiry)
-        while len(self._parked) > MOST_PARKED:
-            self._drop(next(iter(self._parked)))
+        self._parked[key] = _Parked(
+            items=len(request.items),
+            digest=_digest(request, request.items),
+            conversation=conversation,
+            leg=leg,
+            expiry=expiry,
+        )
+        self._places.add(request.client, key, size(leg.items))
+        if self._places.excess() is not None:
+            self._make_room()
         self.remember(request.client, leg)
 
     def remember(self, client: str, leg: Leg) -> None:
-        """Keep what the model said, for a history of this client's that comes without it; the oldest make room."""
+        """Keep what the model said, for a history of this client's that comes without it.
+
+        When it is too much, the client that has most of it loses the oldest.
+        """
         key = client, leg.shown[0]
-        if key in self._legs:
-            self._forget_leg(key)
         self._legs[key] = leg
-        self._characters += size(leg.items)
-        while len(self._legs) > MOST_REMEMBERED or self._characters > MOST_REMEMBERED_CHARACTERS:
-            self._forget_leg(next(iter(self._legs)))
+        self._remembered.add(client, key, size(leg.items))
+        while (excess := self._remembered.excess()) is not None:
+            self._remembered.remove(excess)
+            del self._legs[excess]
 
     def claim(self, request: TurnRequest) -> Claim | None:
         """Return the turn that this request continues, if one waits for just this."""
@@ -143,13 +162,11 @@ class OpenCalls:
         if key is None:
             return None
         parked = self._parked[key]
-        known = parked.request.items
         fits = (
             parked.conversation.alive
-            and parked.request.lasting() == request.lasting()
             and {output.call_id for output in given} == set(parked.leg.shown)
-            and before[: len(known)] == known
-            and parked.leg.is_told_by(before[len(known) :])
+            and parked.leg.is_told_by(before[parked.items :])
+            and parked.digest == _digest(request, before[: parked.items])
         )
         if not fits:
             return None
@@ -197,16 +214,26 @@ class OpenCalls:
         leg = next((self._legs[call] for call in calls if call in self._legs), None)
         return leg if leg is not None and leg.is_told_by(said) else None
 
+    def _make_room(self) -> None:
+        """Give up what is of no use any more, then what is too much."""
+        for dead in [key for key, parked in self._parked.items() if not parked.conversation.alive]:
+            self._drop(dead)
+        while (excess := self._places.excess()) is not None:
+            self._drop(excess)
+
     def _drop(self, key: _Key) -> None:
         self._forget(key).conversation.close()
 
     def _forget(self, key: _Key) -> _Parked:
         parked = self._parked.pop(key)
         parked.expiry.cancel()
+        self._places.remove(key)
         return parked
 
-    def _forget_leg(self, key: _Key) -> None:
-        self._characters -= size(self._legs.pop(key).items)
+
+def _digest(request: TurnRequest, items: Sequence[Item]) -> bytes:
+    """Return what a request has in common only with those that resume its turn, as far as these items go."""
+    return digest((request.lasting(), *items))
 
 
 def _accounts(thought: Reasoning) -> frozenset[Reasoning]:

@@ -151,7 +151,7 @@ class ToolRules:
         self._reminded = self.intervened = True
         reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
         self._said.append(reminder)
-        return rest, self._conversation.run([reminder])
+        return rest, self._conversation.run([reminder], self._request)
 
 
 def _id_of(item: Item) -> Json:

@@ -14,7 +14,7 @@ from turnbridge.engine.timing import TurnClock, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.tool_rules import ToolRules
 from turnbridge.engine.warm_threads import Told, WarmThreads
-from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected
+from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected, without_frames
 from turnbridge.turn.events import (
     CallsAwaited,
     MessageStarted,
@@ -99,7 +99,7 @@ class TurnRunner:
                     if turn is not None:
                         await turn.over()
         except GatewayError as error:
-            yield [TurnFailed(error)]
+            yield [TurnFailed(without_frames(error))]
 
     async def _begun(self, request: TurnRequest, served: Served) -> "tuple[_Turn | None, list[TurnEvent]]":
         """Begin a turn, and return it with its first batch; with all of them, if its client waits for the whole.
@@ -116,7 +116,7 @@ class TurnRunner:
                 if request.streamed:
                     break
         except BackendLost as error:
-            first.append(TurnFailed(error))
+            first.append(TurnFailed(without_frames(error)))
         except BaseException:
             if turn is not None:
                 await turn.over()
@@ -245,7 +245,7 @@ class _Turn:
         if problem is not None:
             correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
             self.rules.intervened = True
-            events = await _whole(self._limited(self.conversation.run([correction])))
+            events = await _whole(self._limited(self.conversation.run([correction], self.told.request)))
             problem = _problem(rule, events)
         yield events if problem is None else [*events[:-1], _rejected(problem, self.rules.spent)]
 

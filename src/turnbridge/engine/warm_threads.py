@@ -2,19 +2,21 @@
 
 Clients without state send their whole history each time. If it tells what a thread holds, and something more, the
 thread goes on with only that: nothing is replayed, and the provider's prompt cache, which Codex ties to the thread,
-stays warm. Any other history is replayed. A thread is found by a hash of the conversation, and compared before it is
-used: in all but thoughts, searches and narration, which not every client can give back.
+stays warm. Any other history is replayed. A thread is found by a hash of the conversation, and compared by a digest of
+it before it is used: in all but thoughts, searches and narration, which not every client can give back. Nothing of the
+conversation itself is held.
 """
 
 import asyncio
 import itertools
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TypeAlias
 
+from turnbridge.engine.digests import digest
 from turnbridge.engine.ports import Conversation
+from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import (
     BETWEEN_MESSAGES,
     NARRATION,
@@ -27,25 +29,24 @@ from turnbridge.turn.items import (
     is_models,
 )
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace, rewritten, size
+from turnbridge.turn.values import replace, rewritten
 
 Entry: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmRules:
-    """How many threads are kept, for how long, and how much of what they hold: text, images and tools."""
+    """How many threads are kept, and for how long."""
 
     most: int
     ttl_s: float
-    most_characters: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    lasting: str
-    entries: list[Entry]
-    size: int
+    lasting: bytes
+    entries: bytes
+    """The digest of what was said."""
     conversation: Conversation
     expiry: asyncio.TimerHandle
 
@@ -65,9 +66,9 @@ class Told:
         self.request = request
 
     @cached_property
-    def lasting(self) -> str:
-        """Return what has to be the same in a thread that goes on."""
-        return self.request.lasting()
+    def lasting(self) -> bytes:
+        """Return the digest of what has to be the same in a thread that goes on."""
+        return digest((self.request.lasting(),))
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -107,14 +108,17 @@ class WarmThreads:
 
     def __init__(self, rules: WarmRules) -> None:
         self._rules = rules
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        self._characters = 0
+        self._kept: dict[int, _Kept] = {}
+        self._shares: FairShares[int] = FairShares(most=rules.most)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return sum(kept.conversation.alive for kept in self._kept.values())
 
     def keep(self, told: Told, said: Sequence[Item], conversation: Conversation) -> None:
-        """Keep a thread that holds what was told and what the model said then, if it answered; the oldest make room."""
+        """Keep a thread that holds what was told and what the model said then, if it answered.
+
+        When there are too many, the client that has most loses its oldest.
+        """
         # What not every client can give back is not found in the next history, so it would be shown twice.
         if self._rules.most == 0 or not any(_entries(said)):
             conversation.close()
@@ -123,17 +127,10 @@ class WarmThreads:
         if key in self._kept:
             self._drop(key)
         expiry = asyncio.get_running_loop().call_later(self._rules.ttl_s, self._drop, key)
-        kept = _Kept(
-            lasting=told.lasting,
-            entries=entries,
-            size=size(entries) + len(told.lasting),
-            conversation=conversation,
-            expiry=expiry,
-        )
-        self._kept[key] = kept
-        self._characters += kept.size
-        while len(self._kept) > self._rules.most or self._characters > self._rules.most_characters:
-            self._drop(next(iter(self._kept)))
+        self._kept[key] = _Kept(lasting=told.lasting, entries=digest(entries), conversation=conversation, expiry=expiry)
+        self._shares.add(told.request.client, key)
+        if self._shares.excess() is not None:
+            self._make_room()
 
     def take(self, told: Told) -> WarmThread | None:
         """Return the thread that a request continues, for this request alone."""
@@ -143,12 +140,14 @@ class WarmThreads:
         for length in range(len(told.entries) - 1, 0, -1):
             key = told.hashes[length - 1]
             kept = self._kept.get(key)
-            if kept is None or kept.lasting != told.lasting or kept.entries != told.entries[:length]:
+            if kept is None or kept.lasting != told.lasting:
                 continue
-            self._forget(key)
-            if kept.conversation.alive:
+            if not kept.conversation.alive:
+                self._drop(key)
+            # Last, since it takes longest: with the same hash, it is another conversation only by a rare chance.
+            elif kept.entries == digest(told.entries[:length]):
+                self._forget(key)
                 return WarmThread(conversation=kept.conversation, rest=told.rest(length))
-            kept.conversation.close()
         return None
 
     def close(self) -> None:
@@ -156,13 +155,20 @@ class WarmThreads:
         for key in list(self._kept):
             self._drop(key)
 
+    def _make_room(self) -> None:
+        """Give up what is of no use any more, then what is too much."""
+        for dead in [key for key, kept in self._kept.items() if not kept.conversation.alive]:
+            self._drop(dead)
+        while (excess := self._shares.excess()) is not None:
+            self._drop(excess)
+
     def _drop(self, key: int) -> None:
         self._forget(key).conversation.close()
 
     def _forget(self, key: int) -> _Kept:
         kept = self._kept.pop(key)
         kept.expiry.cancel()
-        self._characters -= kept.size
+        self._shares.remove(key)
         return kept
 
 

@@ -1,9 +1,11 @@
 """Upkeep: how much is kept, and what is removed for its age or size.
 
-Removing goes in batches, each a transaction of its own: a store with a million rows goes on to serve meanwhile.
+Removing goes in batches, each a transaction of its own: a store with a million rows goes on to serve meanwhile. What is
+too much is taken from whoever has most, so that nobody's answers make room for another's.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,9 +16,6 @@ from turnbridge.store.segments import remove
 
 # A batch of removals takes some 20 ms, which is how long a request that writes may be held up.
 BATCH = 200
-# After the end of everything that is kept: nothing is too young to be removed for its size.
-ANY_AGE = 2**62
-
 _SIZED = ("segments", "responses", "conversations", "chats")
 BYTES = f"CAST({' + '.join(f'(SELECT coalesce(sum(size), 0) FROM {table})' for table in _SIZED)} AS BIGINT)"
 FIGURES = f"""
@@ -32,24 +31,36 @@ FIGURES = f"""
             UNION ALL SELECT min(created_at) FROM chats
         ) AS oldest)
 """
-# Each kind by its own index; a conversation is as old as its last change.
-OLDEST = f"""
-    SELECT kind, id FROM (
-        SELECT * FROM (
-            SELECT 'response' AS kind, id, created_at AS age FROM responses
-            WHERE created_at < $1 AND NOT {IS_RUNNING} ORDER BY created_at LIMIT {BATCH}
-        ) AS response
-        UNION ALL
-        SELECT * FROM (
-            SELECT 'conversation', id, changed_at FROM conversations
-            WHERE changed_at < $1 ORDER BY changed_at LIMIT {BATCH}
-        ) AS conversation
-        UNION ALL
-        SELECT * FROM (
-            SELECT 'chat', id, created_at FROM chats WHERE created_at < $1 ORDER BY created_at LIMIT {BATCH}
-        ) AS chat
-    ) AS oldest ORDER BY age LIMIT {BATCH}
+BYTES_EACH = f"""
+    SELECT owner, CAST(sum(size) AS BIGINT)
+    FROM ({" UNION ALL ".join(f"SELECT owner, size FROM {table}" for table in _SIZED)}) AS kept
+    GROUP BY owner
 """
+
+
+def _oldest(which: str) -> str:
+    """Return the statement for a batch of the oldest: each kind by its own index, by the column that is its age."""
+    kinds = (
+        ("response", "responses", "created_at", f"AND NOT {IS_RUNNING}"),
+        # A conversation is as old as its last change.
+        ("conversation", "conversations", "changed_at", ""),
+        ("chat", "chats", "created_at", ""),
+    )
+    batches = " UNION ALL ".join(
+        f"""
+        SELECT * FROM (
+            SELECT '{kind}' AS kind, id, {age} AS age FROM {table}
+            WHERE {which.format(age=age)} {besides} ORDER BY {age} LIMIT {BATCH}
+        ) AS {kind}
+        """
+        for kind, table, age, besides in kinds
+    )
+    return f"SELECT kind, id FROM ({batches}) AS oldest ORDER BY age LIMIT {BATCH}"
+
+
+OLDER = _oldest("{age} < $1")
+# Written so that no index is used for the owner: whoever has most has many, so they are soon found by age.
+OLDEST_OF = _oldest("owner || '' = $1")
 REMOVE = {
     "response": "DELETE FROM responses WHERE id = ANY($1) RETURNING segment, size",
     "conversation": "DELETE FROM conversations WHERE id = ANY($1) RETURNING head, size",
@@ -89,20 +100,37 @@ class Upkeep(Part):
         return found
 
     async def prune(self, *, made_before: int | None = None, most_bytes: int | None = None) -> Pruned:
-        """Remove what is too old, then the oldest until the rest fits; running responses stay."""
+        """Remove what is too old, then the oldest of whoever has most until the rest fits; running responses stay."""
         removed: Counter[str] = Counter()
         if made_before is not None:
             while batch := await self._database.write(partial(_remove_older, made_before)):
                 removed += batch
         if most_bytes is not None:
             excess = sum(await self._database.read(lambda tx: tx.rows(int, f"SELECT {BYTES}"))) - most_bytes
-            while excess > 0:
-                batch, freed = await self._database.write(partial(_remove_excess, excess))
-                if not batch:
-                    break
-                removed += batch
-                excess -= freed
+            if excess > 0:
+                removed += await self._remove_excess(excess)
         return Pruned(responses=removed["response"], conversations=removed["conversation"], chats=removed["chat"])
+
+    async def _remove_excess(self, excess: int) -> Counter[str]:
+        """Remove the oldest of whoever has most until so many bytes are free; return how many of each kind."""
+        sizes = dict(await self._database.read(lambda tx: tx.rows(_owner_and_size, BYTES_EACH)))
+        removed: Counter[str] = Counter()
+        while excess > 0 and sizes:
+            richest, *others = sorted(sizes, key=sizes.__getitem__, reverse=True)
+            # Down to the next one; where several have much, each gives its part at a time.
+            lead = sizes[richest] - (sizes[others[0]] if others else 0)
+            wanted = min(excess, max(lead, excess // len(sizes), 1))
+            # Read by itself: writers do not wait for the search.
+            oldest = await self._database.read(partial(_oldest_of, richest))
+            batch, freed = await self._database.write(partial(_remove_until, oldest, wanted))
+            if not batch:
+                # What is left of it still runs.
+                del sizes[richest]
+                continue
+            removed += batch
+            excess -= freed
+            sizes[richest] -= freed
+        return removed
 
     async def vacuum(self) -> None:
         """Give the room of removed rows back to the system; writers wait meanwhile, in Postgres readers too."""
@@ -112,7 +140,7 @@ class Upkeep(Part):
 async def _remove_older(made_before: int, tx: Transaction) -> Counter[str]:
     """Remove a batch of what is too old; return how many of each kind."""
     ids: dict[str, list[str]] = {}
-    for kind, found in await tx.rows(_kind_and_id, OLDEST, made_before):
+    for kind, found in await tx.rows(_kind_and_id, OLDER, made_before):
         ids.setdefault(kind, []).append(found)
     removed: Counter[str] = Counter()
     for kind, batch in ids.items():
@@ -121,12 +149,16 @@ async def _remove_older(made_before: int, tx: Transaction) -> Counter[str]:
     return removed
 
 
-async def _remove_excess(excess: int, tx: Transaction) -> tuple[Counter[str], int]:
-    """Remove the oldest until so many bytes are free, or the batch is done; return how many, and the bytes."""
+async def _oldest_of(owner: str, tx: Transaction) -> Sequence[tuple[str, str]]:
+    return await tx.rows(_kind_and_id, OLDEST_OF, owner)
+
+
+async def _remove_until(oldest: Sequence[tuple[str, str]], wanted: int, tx: Transaction) -> tuple[Counter[str], int]:
+    """Remove these until so many bytes are free; return how many of each kind, and the bytes."""
     removed: Counter[str] = Counter()
     freed = 0
-    for kind, found in await tx.rows(_kind_and_id, OLDEST, ANY_AGE):
-        if freed >= excess:
+    for kind, found in oldest:
+        if freed >= wanted:
             break
         count, size = await remove(tx, REMOVE[kind], [found])
         removed[kind] += count
@@ -138,6 +170,10 @@ def _figures(responses: int, conversations: int, chats: int, items: int, size: i
     return StoreFigures(
         responses=responses, conversations=conversations, chats=chats, items=items, bytes=size, oldest=oldest
     )
+
+
+def _owner_and_size(owner: str, size: int) -> tuple[str, int]:
+    return owner, size
 
 
 def _kind_and_id(kind: str, found: str) -> tuple[str, str]:

@@ -28,7 +28,9 @@ GatewayError
 No HTTP number stands here: `wire.openai_errors` holds the one table that turns these into statuses.
 """
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class GatewayError(Exception):
@@ -181,3 +183,16 @@ class InternalFault(GatewayError):
     """A defect of the gateway; the log has the details."""
 
     code = "internal_error"
+
+
+def without_frames(error: E) -> E:
+    """Return an error, and those that led to it, without the frames that they passed through.
+
+    Frames hold all that was at work in them, whole requests among it, and often the error itself: an error that is
+    passed on as a value, or was told to its client, would keep them until the garbage collector comes by.
+    """
+    passed: BaseException | None = error
+    while passed is not None:
+        passed.__traceback__ = None
+        passed = passed.__cause__ or passed.__context__
+    return error

@@ -6,7 +6,7 @@ A turn makes one for every delta. A frozen dataclass takes 0.4 µs to make and 5
 from msgspec import Struct, json
 from msgspec.structs import astuple, replace
 
-__all__ = ["AsSeen", "replace", "rewritten", "size", "written"]
+__all__ = ["AsSeen", "replace", "rewritten", "seen", "size", "written"]
 
 # What the model does not see of an item: what it is called, and where in the request it stood.
 UNSEEN = frozenset({"id", "param"})
@@ -32,6 +32,17 @@ class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
 def written(value: object) -> str:
     """Return a value as JSON, alike for values that mean the same in JSON: Python takes 1 and true for equal, too."""
     return json.encode(value, order="deterministic").decode()
+
+
+def seen(value: object) -> bytes:
+    """Return a value as JSON, alike for values that the model could not tell apart, and for no others."""
+    return json.encode(_as_seen(value), order="deterministic")
+
+
+def _as_seen(value: object) -> object:
+    if isinstance(value, AsSeen):
+        return [type(value).__name__, *map(_as_seen, value._seen())]
+    return list(map(_as_seen, value)) if isinstance(value, tuple) else value
 
 
 def rewritten(text: str) -> str:

@@ -13,7 +13,7 @@ from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject, Message
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace
+from turnbridge.turn.values import replace, size
 from turnbridge.web.access_log import context_of
 from turnbridge.web.auth import client_of
 from turnbridge.web.background import BackgroundRuns
@@ -88,7 +88,7 @@ class Generation:
             ChatWriter(encoder),
             choices=decoded.choices,
             at_once=self._admission.at_once(decoded.choices),
-            admission=self._admission.admitted(client, decoded.choices),
+            admission=self._admission.admitted(client, decoded.choices, partial(size, turn)),
             timing=self._timing(request),
             headers=self._headers(choice, turn, mode),
             finish=partial(self._chats.keep, client, body, encoder) if decoded.store and self._state.on else None,
@@ -111,7 +111,7 @@ class Generation:
             created_at=_now(),
             stored=past.keep,
         )
-        runner, admission = self._runner_for(mode), self._admission.admitted(client)
+        runner, admission = self._runner_for(mode), self._admission.admitted(client, size=partial(size, turn))
         headers = self._headers(choice, turn, mode)
         if past.background:
             run = await self._background.start(runner, past, turn, encoder, admission)

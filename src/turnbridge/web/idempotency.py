@@ -7,13 +7,13 @@ then as it grows. The turn belongs to all of them: it is interrupted when the la
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
+from turnbridge.turn.fair_shares import FairShares
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.auth import client_of
 from turnbridge.web.headers import header_value
@@ -35,9 +35,9 @@ class Bounds:
     kept_s: float = 600
     """How long a finished answer can be had again: longer than clients go on retrying."""
     answers: int = 1000
-    """Finished answers that are kept; the oldest makes room."""
+    """Answers that are recorded or kept; the client that has most loses its oldest."""
     total_bytes: int = 64 * 1024 * 1024
-    """All recordings together; the oldest finished one makes room."""
+    """All recordings together; the client that has most of it loses what has not grown for longest."""
     answer_bytes: int = 8 * 1024 * 1024
     """A longer answer only reaches those who read it already: some 30,000 tokens, streamed one by one."""
 
@@ -54,7 +54,8 @@ class _Reader:
 class _Recording:
     """An answer, while it is made and afterwards, and those who read it."""
 
-    def __init__(self, identity: bytes, fingerprint: bytes, context: RequestContext) -> None:
+    def __init__(self, client: str, identity: bytes, fingerprint: bytes, context: RequestContext) -> None:
+        self.client = client
         self.identity = identity
         self.fingerprint = fingerprint
         self.context = context
@@ -161,8 +162,8 @@ class Answers:
     def __init__(self, bounds: Bounds = BOUNDS) -> None:
         self._bounds = bounds
         self._running: dict[bytes, _Recording] = {}
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
-        self._bytes = 0
+        self._kept: dict[bytes, _Kept] = {}
+        self._shares: FairShares[bytes] = FairShares(most=bounds.answers, most_bytes=bounds.total_bytes)
 
     def find(self, identity: bytes, fingerprint: bytes) -> _Recording | None:
         """Return the answer to this very request; raise `InvalidRequest` if its key came with another one."""
@@ -184,21 +185,18 @@ class Answers:
     async def add(self, recording: _Recording, message: Message) -> None:
         """Record a message of the answer, within the bounds."""
         if self._running.get(recording.identity) is recording:
-            more = len(message.get("body", b""))
-            self._bytes += more
-            while self._kept and self._bytes > self._bounds.total_bytes:
-                self._forget_kept(next(iter(self._kept)))
-            if len(recording.body) + more > self._bounds.answer_bytes or self._bytes > self._bounds.total_bytes:
-                self._bytes -= more
-                self.forget(recording)
-                recording.keep_nothing()
+            size = len(recording.body) + len(message.get("body", b""))
+            self._shares.add(recording.client, recording.identity, size)
+            if size > self._bounds.answer_bytes:
+                self._stop_recording(recording)
+            self._make_room()
         await recording.add(message)
 
     def forget(self, recording: _Recording) -> None:
         """Let nobody join this answer any more."""
         if self._running.get(recording.identity) is recording:
             del self._running[recording.identity]
-            self._bytes -= len(recording.body)
+            self._shares.remove(recording.identity)
 
     def ended(self, recording: _Recording) -> None:
         """Keep the answer if it is one that can be had again."""
@@ -208,14 +206,24 @@ class Answers:
             return
         expiry = asyncio.get_running_loop().call_later(self._bounds.kept_s, self._forget_kept, recording.identity)
         self._kept[recording.identity] = _Kept(recording, expiry)
-        self._bytes += len(recording.body)
-        if len(self._kept) > self._bounds.answers:
-            self._forget_kept(next(iter(self._kept)))
+        self._shares.add(recording.client, recording.identity, len(recording.body))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        while (excess := self._shares.excess()) is not None:
+            if excess in self._kept:
+                self._forget_kept(excess)
+            else:
+                self._stop_recording(self._running[excess])
+
+    def _stop_recording(self, recording: _Recording) -> None:
+        """Let an answer reach only those who read it already."""
+        self.forget(recording)
+        recording.keep_nothing()
 
     def _forget_kept(self, identity: bytes) -> None:
-        kept = self._kept.pop(identity)
-        kept.expiry.cancel()
-        self._bytes -= len(kept.recording.body)
+        self._kept.pop(identity).expiry.cancel()
+        self._shares.remove(identity)
 
 
 class AnswerOnce:
@@ -236,7 +244,8 @@ class AnswerOnce:
         identity, fingerprint = _identity(scope, key), _fingerprint(scope, body)
         found = self._answers.find(identity, fingerprint)
         if found is None:
-            await self._run(_Recording(identity, fingerprint, context_of(scope)), body, scope, receive, send)
+            recording = _Recording(client_of(scope), identity, fingerprint, context_of(scope))
+            await self._run(recording, body, scope, receive, send)
         else:
             _mark_repeat(scope, found.context, b"replayed" if found.over else b"joined")
             await self._serve(found, receive, send)

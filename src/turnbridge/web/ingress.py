@@ -26,6 +26,7 @@ from turnbridge.turn.errors import (
     RequestTimeout,
     RequestTooLarge,
     WebSocketNotServed,
+    without_frames,
 )
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
 from turnbridge.web.auth import RequireKey
@@ -238,12 +239,13 @@ class AnswerErrors:
         except GatewayError as error:
             if context.status is not None:
                 self._log.warning("error_after_response_began", request_id=context.request_id, exc_info=error)
-            await _answer(error, context, send)
+            await _answer(without_frames(error), context, send)
         except HTTPException as error:
             await _answer(self._not_served(error.status_code, scope), context, send)
         # The last resort: whatever the defect, the client must get an answer and the log its cause.
-        except Exception:  # noqa: BLE001
+        except Exception as defect:  # noqa: BLE001
             self._log.exception("unexpected_fault", request_id=context.request_id, route=context.route)
+            without_frames(defect)
             fault = InternalFault(
                 "The gateway failed by a defect of its own. Try again; if that does not help, "
                 f"look for the request id {context.request_id} in the gateway's log."
