@@ -145,11 +145,16 @@ LIMITS = (
     ),
     Requirement(
         id="limits.time.connect",
-        sentence="A provider that cannot be reached for `PROXY_CONNECT_TIMEOUT_MS` is a 502 that says so.",
+        sentence=(
+            "A provider that fails or cannot be reached is told as 502, 503 or 429 within seconds, streamed or not; "
+            "a shorter outage is ridden out. `PROXY_CONNECT_TIMEOUT_MS` bounds Codex's retries."
+        ),
         source=OURS,
         tests=(
-            "tests/faults/test_unreachable.py::test_who_has_no_patience_hears_at_once_that_the_provider_cannot_be_reached",
-            "tests/faults/test_unreachable.py::test_a_provider_that_comes_back_is_waited_for_however_long_its_model_then_thinks",
+            "tests/faults/test_failing_provider.py::test_every_way_of_failing_is_a_status_though_codex_would_retry",
+            "tests/faults/test_failing_provider.py::test_by_default_a_dead_provider_is_told_soon_whatever_its_transport",
+            "tests/faults/test_failing_provider.py::test_a_short_outage_is_ridden_out_however_long_the_model_then_thinks",
+            "tests/faults/test_failing_provider.py::test_neither_headers_nor_blanks_are_sent_while_codex_retries",
         ),
     ),
     Requirement(

@@ -22,6 +22,7 @@ from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.decode import TurnDecoder, lost_image
 from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
 from turnbridge.wire.codex.older import Told
+from turnbridge.wire.codex.retries import Retries
 from turnbridge.wire.codex.tools import ToolNames
 
 log = structlog.get_logger(__name__)
@@ -81,6 +82,11 @@ class CodexConversation:
         return fidelity_of([self._worker])
 
     @property
+    def retrying(self) -> bool:
+        """Tell whether the provider has just failed, and Codex asks it again."""
+        return self._decoder.retrying
+
+    @property
     def native_tools(self) -> bool:
         """Tell whether the model's tool mode is left alone here."""
         return not self._worker.spec.direct_tools
@@ -124,8 +130,7 @@ class CodexConversation:
         self._decoder = TurnDecoder(
             self._names,
             allow_truncation=request.allow_truncation,
-            connect_timeout_s=self._worker.spec.connect_timeout_s,
-            now=asyncio.get_running_loop().time,
+            retries=Retries(self._worker.spec.connect_timeout_s, asyncio.get_running_loop().time),
         )
         self._inbox.doze()
         self._started = self._start_turn()

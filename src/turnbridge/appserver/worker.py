@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 CATALOG_TIMEOUT_S = 10.0
 # Handshakes take a tenth of a second; a first start on a slow disk takes longer.
 HANDSHAKE_TIMEOUT_S = 15.0
-# Long enough for the third attempt of Codex's, after 15 seconds; whatever takes longer is not a matter of luck.
+# Long enough for a provider that restarts, and short enough that a dead one is told before clients give up.
 CONNECT_TIMEOUT_S = 10.0
 # Far more than any catalogue, so that one page holds it.
 MODEL_PAGE = 1000
@@ -68,7 +68,7 @@ class CodexSpec:
     version: str
     """The gateway's own version, for the handshake."""
     connect_timeout_s: float = CONNECT_TIMEOUT_S
-    """How long Codex may go on failing to reach the provider."""
+    """How long Codex may go on retrying a provider that fails."""
     rules: HostRules = STRICT
     startup_timeout_s: float | None = None
     call_timeout_s: float | None = None

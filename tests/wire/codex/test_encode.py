@@ -69,6 +69,7 @@ RECIPE: JsonObject = {
             "shell_tool": False,
             "skill_search": False,
             "sleep_tool": False,
+            "unbounded_connection_retries": False,
             "view_image": False,
         },
         "web_search": "disabled",

@@ -21,8 +21,12 @@ CONTEXT_WORDS = "This model's maximum context length is exceeded by the input."
 BROKEN_STREAM = "stream disconnected"
 # How Codex tells that the provider cut the answer off.
 INCOMPLETE = "Incomplete response returned"
-# How Codex tells that it cannot even reach the provider; it then waits for the network for as long as it takes.
+# How Codex tells that it cannot even reach the provider.
 UNREACHABLE = "Connection failed"
+# How Codex tells that no WebSocket could be opened in time.
+TIMED_OUT = "request timed out"
+# How Codex tells of a rate limit while it retries.
+RATE_LIMITED = "rate limit exceeded"
 
 LOGIN_HELP = "Run `codex login` as the user who runs Turnbridge, then try again."
 
@@ -70,6 +74,12 @@ def _bad_request(message: str) -> GatewayError:
     return errors.InvalidRequest(message, code="upstream_bad_request")
 
 
+def _unreachable(message: str) -> GatewayError:
+    # Codex says no more than that, be it the network, the address or the certificate.
+    advice = "Check the network, the provider's address and its certificate."
+    return errors.UpstreamFailed(f"Codex cannot reach the provider: {message.rstrip('.')}. {advice}")
+
+
 BY_NAME: dict[str, Make] = {
     "contextWindowExceeded": _context_too_long,
     "sessionBudgetExceeded": errors.QuotaExhausted,
@@ -110,9 +120,27 @@ def gateway_error(error: TurnError) -> GatewayError:
     name, status = _name_and_status(error.codex_error_info)
     if status in BY_STATUS:
         return BY_STATUS[status](error.message)
+    if error.message.startswith((UNREACHABLE, TIMED_OUT)):
+        return _unreachable(error.message)
     if name in BY_NAME:
         return BY_NAME[name](error.message)
     return _from_message(error.message, is_other=name == "other")
+
+
+def attempt_error(error: TurnError) -> GatewayError:
+    """Return what a failed attempt means for the client, if Codex is not left to make another.
+
+    Codex names all of them `responseStreamDisconnected`, so only the status and the reason count.
+    """
+    reason = error.additional_details or error.message
+    _, status = _name_and_status(error.codex_error_info)
+    if status in BY_STATUS:
+        return BY_STATUS[status](reason)
+    if reason.startswith((UNREACHABLE, TIMED_OUT)):
+        return _unreachable(reason)
+    if reason.startswith(RATE_LIMITED) or wait_named_in(reason) is not None:
+        return _rate_limited(reason)
+    return errors.UpstreamFailed(reason)
 
 
 def incomplete_reason(error: TurnError) -> IncompleteReason | None:
