@@ -112,7 +112,8 @@ class OpenCalls:
         self._characters = 0
 
     def __len__(self) -> int:
-        return len(self._parked)
+        """Return how many turns wait; one whose app-server has died does not."""
+        return sum(parked.conversation.alive for parked in self._parked.values())
 
     def park(self, request: TurnRequest, conversation: Conversation, leg: Leg) -> None:
         """Keep a turn open until its outputs come, its time is up, or there are too many."""

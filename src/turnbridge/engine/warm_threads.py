@@ -111,7 +111,8 @@ class WarmThreads:
         self._characters = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        """Return how many threads may be continued; one whose app-server has died may not."""
+        return sum(kept.conversation.alive for kept in self._kept.values())
 
     def keep(self, told: Told, said: Sequence[Item], conversation: Conversation) -> None:
         """Keep a thread that holds what was told and what the model said then, if it answered; the oldest make room."""
