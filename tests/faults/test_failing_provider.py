@@ -171,3 +171,17 @@ async def test_a_whole_answer_that_fails_after_its_first_blank_is_logged_without
     assert told["code"] == "turn_timeout"
     assert "silent for 2 seconds" in told["reason"]
     assert tracebacks(logs) == []
+
+
+@pytest.mark.parametrize("transport", ["http", "websocket"])
+async def test_a_missing_key_of_the_provider_is_a_missing_login_that_names_the_variable(
+    tmp_path: Path, transport: Transport
+) -> None:
+    config = ('env_key = "ACME_API_KEY"', 'env_key_instructions = "Get one from Acme."')
+    async with failing_provider("500") as base_url, asking(tmp_path, base_url, transport, *config) as http:
+        assert await endings(http) == [Ending(status=401, code="codex_login_required")] * len(EVERY_WAY)
+        told = (await http.post(CHAT, json=ASK[CHAT])).json()["error"]["message"]
+    assert told == (
+        "Codex has no key for the provider: Missing environment variable: `ACME_API_KEY`. Get one from Acme. "
+        "Set the variable for Turnbridge, or in `.env` in the user's Codex home, and restart Turnbridge."
+    )

@@ -25,6 +25,10 @@ INCOMPLETE = "Incomplete response returned"
 UNREACHABLE = "Connection failed"
 # How Codex tells that no WebSocket could be opened in time.
 TIMED_OUT = "request timed out"
+# How Codex tells that the variable with the provider's key is not set.
+KEY_MISSING = "Missing environment variable"
+# How Codex tells of defects of its own.
+DEFECTS = ("internal error", "Fatal error")
 # How Codex tells of a rate limit while it retries.
 RATE_LIMITED = "rate limit exceeded"
 
@@ -80,6 +84,21 @@ def _unreachable(message: str) -> GatewayError:
     return errors.UpstreamFailed(f"Codex cannot reach the provider: {message.rstrip('.')}. {advice}")
 
 
+def _key_missing(message: str) -> GatewayError:
+    return errors.LoginRequired(
+        f"Codex has no key for the provider: {message.rstrip('.')}. "
+        "Set the variable for Turnbridge, or in `.env` in the user's Codex home, and restart Turnbridge."
+    )
+
+
+BY_OPENING: dict[str, Make] = {
+    UNREACHABLE: _unreachable,
+    TIMED_OUT: _unreachable,
+    KEY_MISSING: _key_missing,
+    **dict.fromkeys(DEFECTS, errors.BackendLost),
+}
+"""What Codex says itself has no name, or one that stands for many things."""
+
 BY_NAME: dict[str, Make] = {
     "contextWindowExceeded": _context_too_long,
     "sessionBudgetExceeded": errors.QuotaExhausted,
@@ -120,8 +139,8 @@ def gateway_error(error: TurnError) -> GatewayError:
     name, status = _name_and_status(error.codex_error_info)
     if status in BY_STATUS:
         return BY_STATUS[status](error.message)
-    if error.message.startswith((UNREACHABLE, TIMED_OUT)):
-        return _unreachable(error.message)
+    if (make := _by_opening(error.message)) is not None:
+        return make(error.message)
     if name in BY_NAME:
         return BY_NAME[name](error.message)
     return _from_message(error.message, is_other=name == "other")
@@ -136,11 +155,15 @@ def attempt_error(error: TurnError) -> GatewayError:
     _, status = _name_and_status(error.codex_error_info)
     if status in BY_STATUS:
         return BY_STATUS[status](reason)
-    if reason.startswith((UNREACHABLE, TIMED_OUT)):
-        return _unreachable(reason)
+    if (make := _by_opening(reason)) is not None:
+        return make(reason)
     if reason.startswith(RATE_LIMITED) or wait_named_in(reason) is not None:
         return _rate_limited(reason)
     return errors.UpstreamFailed(reason)
+
+
+def _by_opening(message: str) -> Make | None:
+    return next((make for opening, make in BY_OPENING.items() if message.startswith(opening)), None)
 
 
 def incomplete_reason(error: TurnError) -> IncompleteReason | None:
