@@ -275,6 +275,36 @@ FAULTS = (
         ),
     ),
     Requirement(
+        id="faults.unanswered",
+        sentence=(
+            "A Codex that does not answer a call within `WORKER_REQUEST_TIMEOUT_MS` is replaced, and the turn run "
+            "again; other turns in it come to their end."
+        ),
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_codex.py::test_an_app_server_that_leaves_a_call_unanswered_is_replaced_and_ends_its_other_turns",
+            "tests/faults/test_bad_codex.py::test_what_ends_a_turn_ends_it_once_and_is_made_good_if_its_client_has_seen_nothing",
+        ),
+    ),
+    Requirement(
+        id="faults.internal-error",
+        sentence="An internal error of Codex's is retried once, and then 503 `backend_unavailable`.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_codex.py::test_an_internal_error_of_codex_is_the_servers_fault",
+            "tests/wire/codex/test_errors.py::test_a_defect_of_codex_is_no_fault_of_the_prompt",
+        ),
+    ),
+    Requirement(
+        id="faults.data-removed",
+        sentence="A data directory that is removed is made again, or `/readyz` and a 503 say why it cannot be.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_removed_data.py::test_a_home_that_was_removed_is_made_again_for_the_next_request",
+            "tests/faults/test_removed_data.py::test_a_home_that_cannot_be_made_again_is_told_until_it_can",
+        ),
+    ),
+    Requirement(
         id="faults.garbage",
         sentence="Garbage, half lines, 50 MB lines, wrong ids and unknown notifications of Codex's harm no turn.",
         source=OURS,

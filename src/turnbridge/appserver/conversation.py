@@ -14,7 +14,7 @@ from turnbridge.appserver.connection import CallRefused, Note, understood
 from turnbridge.appserver.spares import ThreadKind
 from turnbridge.appserver.worker import Worker, fidelity_of
 from turnbridge.engine.ports import Batches
-from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InvalidRequest, QuotaExhausted
+from turnbridge.turn.errors import BackendLost, GatewayError, InvalidRequest, QuotaExhausted
 from turnbridge.turn.events import TurnEvent, TurnFailed
 from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part
 from turnbridge.turn.request import TurnRequest
@@ -237,7 +237,7 @@ class CodexConversation:
             async with asyncio.timeout(self._connection.call_timeout_s):
                 return await self._inbox.batch()
         except TimeoutError:
-            raise BackendUnavailable("Codex did not say whether it could read the images. Try again.") from None
+            raise BackendLost("Codex did not say whether it could read the images. Try again.") from None
 
     def _turn_begins(self, started: asyncio.Future[msgspec.Raw]) -> None:
         """Learn which turn is ours. What Codex may have told of it before that is not lost: it is read from here on."""
