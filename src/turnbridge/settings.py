@@ -89,7 +89,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     idle_timeout_ms: AtLeastOne = field(default=900_000, name="PROXY_IDLE_TIMEOUT_MS")
     """How long the model may be silent within a turn."""
     connect_timeout_ms: Count = field(default=10_000, name="PROXY_CONNECT_TIMEOUT_MS")
-    """How long Codex may go on failing to reach the provider; looked at when an attempt fails."""
+    """How long Codex may go on retrying a provider that fails; checked when an attempt fails."""
     max_turns: AtLeastOne = field(default=64, name="PROXY_MAX_TURNS")
     """Turns that run at once; further requests wait. With several keys, one key may run seven eighths of them."""
     queue_max: Count = field(default=256, name="PROXY_QUEUE_MAX")

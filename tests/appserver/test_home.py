@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnbridge.appserver import home as home_module
-from turnbridge.appserver.home import login_state, prepare_bare_home, prepare_home
+from turnbridge.appserver.home import RETRY_CONFIG, login_state, prepare_bare_home, prepare_home
 from turnbridge.turn.errors import BackendUnavailable
 
 USERS_CONFIG = """
@@ -71,7 +71,18 @@ def test_only_models_providers_and_login_come_along(home: Path, user: Path) -> N
         "model_reasoning_effort": "high",
         "openai_base_url": "https://example.test/v1",
         "cli_auth_credentials_store": "file",
-        "model_providers": {"azure": {"name": "Azure", "http_headers": {"key": "secret"}}},
+        "model_providers": {"azure": {"name": "Azure", "http_headers": {"key": "secret"}, **RETRY_CONFIG}},
+    }
+
+
+def test_a_provider_is_retried_as_the_users_configuration_says(home: Path, user: Path) -> None:
+    (user / "config.toml").write_text(
+        "[model_providers.mine]\nrequest_max_retries = 7\n[model_providers.amazon-bedrock.aws]\nregion = 'eu'\n"
+    )
+    prepare_home(home, user)
+    assert tomllib.loads((home / "config.toml").read_text())["model_providers"] == {
+        "mine": {**RETRY_CONFIG, "request_max_retries": 7},
+        "amazon-bedrock": {"aws": {"region": "eu"}},
     }
     assert sorted(path.name for path in home.iterdir()) == [".env", "auth.json", "config.toml"]
 

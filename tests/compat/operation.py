@@ -181,11 +181,16 @@ LIMITS = (
     ),
     Requirement(
         id="limits.time.connect",
-        sentence="A provider that cannot be reached for `PROXY_CONNECT_TIMEOUT_MS` is a 502 that says so.",
+        sentence=(
+            "A provider that fails or cannot be reached is told as 502, 503 or 429 within seconds, streamed or not; "
+            "a shorter outage is ridden out. `PROXY_CONNECT_TIMEOUT_MS` bounds Codex's retries."
+        ),
         source=OURS,
         tests=(
-            "tests/faults/test_unreachable.py::test_who_has_no_patience_hears_at_once_that_the_provider_cannot_be_reached",
-            "tests/faults/test_unreachable.py::test_a_provider_that_comes_back_is_waited_for_however_long_its_model_then_thinks",
+            "tests/faults/test_failing_provider.py::test_every_way_of_failing_is_a_status_though_codex_would_retry",
+            "tests/faults/test_failing_provider.py::test_by_default_a_dead_provider_is_told_soon_whatever_its_transport",
+            "tests/faults/test_failing_provider.py::test_a_short_outage_is_ridden_out_however_long_the_model_then_thinks",
+            "tests/faults/test_failing_provider.py::test_neither_headers_nor_blanks_are_sent_while_codex_retries",
         ),
     ),
     Requirement(
@@ -303,6 +308,36 @@ FAULTS = (
             "tests/faults/test_bad_start.py::test_an_app_server_that_answers_the_probe_badly_is_alive_and_one_that_hangs_is_still_noticed",
             "tests/faults/test_killed_codex.py::test_a_turn_without_output_is_run_again_unseen",
             "tests/faults/test_killed_codex.py::test_a_turn_that_waited_for_a_tool_in_a_dead_codex_is_replayed",
+        ),
+    ),
+    Requirement(
+        id="faults.unanswered",
+        sentence=(
+            "A Codex that does not answer a call within `WORKER_REQUEST_TIMEOUT_MS` is replaced, and the turn run "
+            "again; other turns in it come to their end."
+        ),
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_codex.py::test_an_app_server_that_leaves_a_call_unanswered_is_replaced_and_ends_its_other_turns",
+            "tests/faults/test_bad_codex.py::test_what_ends_a_turn_ends_it_once_and_is_made_good_if_its_client_has_seen_nothing",
+        ),
+    ),
+    Requirement(
+        id="faults.internal-error",
+        sentence="An internal error of Codex's is retried once, and then 503 `backend_unavailable`.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_bad_codex.py::test_an_internal_error_of_codex_is_the_servers_fault",
+            "tests/wire/codex/test_errors.py::test_a_defect_of_codex_is_no_fault_of_the_prompt",
+        ),
+    ),
+    Requirement(
+        id="faults.data-removed",
+        sentence="A data directory that is removed is made again, or `/readyz` and a 503 say why it cannot be.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_removed_data.py::test_a_home_that_was_removed_is_made_again_for_the_next_request",
+            "tests/faults/test_removed_data.py::test_a_home_that_cannot_be_made_again_is_told_until_it_can",
         ),
     ),
     Requirement(

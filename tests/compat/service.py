@@ -70,6 +70,14 @@ START = (
         tests=("tests/test_bootstrap.py::test_without_a_login_the_gateway_says_which_command_helps",),
     ),
     Requirement(
+        id="start.no-provider-key",
+        sentence="A provider's `env_key` that is not set is 401 `codex_login_required`; the message names it.",
+        source=OURS,
+        tests=(
+            "tests/faults/test_failing_provider.py::test_a_missing_key_of_the_provider_is_a_missing_login_that_names_the_variable",
+        ),
+    ),
+    Requirement(
         id="start.later-login",
         sentence="A login that comes later counts at once, without a restart.",
         source=OURS,

@@ -70,6 +70,7 @@ class ScriptedConversation:
     backend: ScriptedBackend
     alive: bool = True
     fidelity: str = "exact"
+    retrying: bool = False
     native_tools: bool = False
     failed: asyncio.Future[GatewayError] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 

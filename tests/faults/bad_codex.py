@@ -4,9 +4,10 @@
 alive: `refusal`, `strange answers`. What is wrong with one turn stands in its instructions, as
 JSON, so that the turns beside it are well:
 
-    {"fault": NAME, "when": "thread" | "before" | "after"}   as its thread starts; before its first output; after it
-    {..., "once": FILE}                                      only if there is no such file yet; it is then made
-    {"gate": FILE}                                           no fault, but the turn ends only when there is such a file
+    {"fault": NAME, "when": WHEN}   "thread", "items", "turn": as the call is to be answered that starts its thread,
+                                    brings its history, starts the turn; "before" its first output, "after" it
+    {..., "once": FILE}             only if there is no such file yet; it is then made
+    {"gate": FILE}                  no fault, but the turn ends only when there is such a file
 
 Standard library only: it starts in 20 ms, and imports nothing of what it tests.
 """
@@ -100,15 +101,21 @@ class AppServer:
             self._start_thread(number, params)
         elif method == "thread/loaded/list" and PROBE:
             self.say({"id": number, **BAD_ANSWERS[PROBE]})
-        elif method == "turn/start":
+        elif method == "thread/inject_items" and self._goes_wrong(params["threadId"], "items"):
+            return
+        elif method == "turn/start" and not self._goes_wrong(params["threadId"], "turn"):
             threading.Thread(target=self._run, args=(number, params["threadId"]), daemon=True).start()
-        else:
+        elif method != "turn/start":
             self.say({"id": number, "result": RECORDED["answers"].get(method, {})})
+
+    def _goes_wrong(self, thread: str, when: str) -> bool:
+        wish = self._wishes[thread]
+        return is_due(wish, when) and FAULTS[wish["fault"]](self, thread)
 
     def _start_thread(self, number: int, params: dict[str, Any]) -> None:
         thread = f"thread-{os.getpid()}-{next(self._numbers)}"
-        wish = self._wishes[thread] = json.loads(params["baseInstructions"] or "{}")
-        if not (is_due(wish, "thread") and FAULTS[wish["fault"]](self, thread)):
+        self._wishes[thread] = json.loads(params["baseInstructions"] or "{}")
+        if not self._goes_wrong(thread, "thread"):
             self.say(about(thread, {"id": number, "result": RECORDED["answers"]["thread/start"]}))
 
     def _run(self, number: int, thread: str) -> None:
@@ -116,10 +123,10 @@ class AppServer:
         echo, item, *rest = RECORDED["turn"]
         for message in (echo, {"id": number, "result": RECORDED["answers"]["turn/start"]}, item):
             self.say(about(thread, message))
-        if is_due(wish, "before") and FAULTS[wish["fault"]](self, thread):
+        if self._goes_wrong(thread, "before"):
             return
         self.say(about(thread, rest[0]))
-        if is_due(wish, "after") and FAULTS[wish["fault"]](self, thread):
+        if self._goes_wrong(thread, "after"):
             return
         while "gate" in wish and not Path(wish["gate"]).exists():
             time.sleep(GATE_INTERVAL_S)
@@ -218,6 +225,30 @@ def broken_answer(server: AppServer, _thread: str) -> bool:
     return True
 
 
+def internal_error(server: AppServer, _thread: str) -> bool:
+    server.say({"id": server.asked, "error": {"code": -32603, "message": "database is locked"}})
+    return True
+
+
+def answer_not_utf8(server: AppServer, _thread: str) -> bool:
+    server.write(b'{"id": %d, "result": {"what": "\xff"}}' % server.asked)
+    return True
+
+
+def delta_not_utf8(server: AppServer, thread: str) -> bool:
+    params = {"threadId": thread, "turnId": f"turn-of-{thread}", "itemId": "i", "delta": "HERE"}
+    line = json.dumps({"method": "item/agentMessage/delta", "params": params})
+    server.write(line.encode().replace(b"HERE", b"\xff"))
+    return False
+
+
+def item_not_utf8(server: AppServer, thread: str) -> bool:
+    params = {"threadId": thread, "turnId": f"turn-of-{thread}", "item": {"type": "other", "text": "HERE"}}
+    line = json.dumps({"method": "rawResponseItem/completed", "params": params})
+    server.write(line.encode().replace(b"HERE", b"\xc3\x28"))
+    return False
+
+
 def silence(_server: AppServer, _thread: str) -> bool:
     return True
 
@@ -258,6 +289,10 @@ FAULTS: dict[str, Callable[[AppServer, str], bool]] = {
         broken_tool_call,
         calls_at_once,
         broken_answer,
+        internal_error,
+        answer_not_utf8,
+        delta_not_utf8,
+        item_not_utf8,
         silence,
         closed_stdout,
         exit_now,

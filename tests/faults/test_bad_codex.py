@@ -10,7 +10,7 @@ import pytest
 
 from soak.asking import RESPONSES, Ending, ask, client
 from soak.patience import PATIENCE_S, until
-from tests.faults.leftovers import nothing_left
+from tests.faults.leftovers import is_whole, nothing_left
 from tests.support.gateway import API_KEY, Bridge
 from turnbridge.turn.items import Json, JsonObject
 
@@ -72,7 +72,18 @@ async def test_what_concerns_no_turn_harms_none(bad: Bridge, tmp_path: Path, fau
         ("broken_notification", "before", UNREADABLE, UNREADABLE),
         ("broken_notification", "after", UNREADABLE_LATER, UNREADABLE),
         ("broken_answer", "thread", UNREADABLE, UNREADABLE),
-        ("silence", "thread", DIED, DIED),
+        ("silence", "thread", HELLO, HELLO),
+        ("silence", "items", HELLO, HELLO),
+        ("silence", "turn", HELLO, HELLO),
+        ("internal_error", "thread", HELLO, HELLO),
+        ("internal_error", "items", HELLO, HELLO),
+        ("internal_error", "turn", HELLO, HELLO),
+        ("answer_not_utf8", "thread", HELLO, HELLO),
+        ("answer_not_utf8", "turn", HELLO, HELLO),
+        ("delta_not_utf8", "before", HELLO, HELLO),
+        ("delta_not_utf8", "after", DIED_LATER, HELLO),
+        ("item_not_utf8", "before", HELLO, HELLO),
+        ("item_not_utf8", "after", DIED_LATER, HELLO),
         ("exit_now", "thread", HELLO, HELLO),
         ("exit_now", "before", HELLO, HELLO),
         ("exit_now", "after", DIED_LATER, HELLO),
@@ -96,6 +107,29 @@ async def test_what_ends_a_turn_ends_it_once_and_is_made_good_if_its_client_has_
             ending = await turn(bad, stream=stream, fault=fault, when=when, once=tmp_path / "once")
         assert ending == (streamed if stream else whole)
         assert await turn(bad) == HELLO
+
+
+@pytest.mark.parametrize("when", ["thread", "items", "turn"])
+async def test_an_internal_error_of_codex_is_the_servers_fault(bad: Bridge, when: str) -> None:
+    assert await turn(bad, fault="internal_error", when=when) == DIED
+
+
+async def test_an_app_server_that_leaves_a_call_unanswered_is_replaced_and_ends_its_other_turns(
+    bad: Bridge, tmp_path: Path
+) -> None:
+    pool = bad.gateway.pool
+    await until(lambda: is_whole(pool))
+    gates = [tmp_path / f"gate-{number}" for number in range(2)]
+    beside = [asyncio.ensure_future(turn(bad, gate=gate)) for gate in gates]
+    await until(lambda: [worker.load for worker in pool.workers] == [1, 1])
+    before = set(pool.workers)
+    assert await turn(bad, fault="silence", when="turn", once=tmp_path / "once") == HELLO
+    (replaced,) = before - set(pool.workers)
+    assert not replaced.process.exited.done()
+    for gate in gates:
+        open_gate(gate)
+    assert await asyncio.gather(*beside) == [HELLO, HELLO]
+    await until(replaced.process.exited.done)
 
 
 @pytest.mark.parametrize("when", ["thread", "before"])

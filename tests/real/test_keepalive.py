@@ -22,7 +22,7 @@ ASK: dict[str, JsonObject] = {
 BOTH_APIS = pytest.mark.parametrize("path", [CHAT, RESPONSES], ids=["chat", "responses"])
 
 INTERVAL_MS = 300
-SILENCE = Pause(seconds=4 * INTERVAL_MS / 1000)
+SILENCE = Pause(seconds=6 * INTERVAL_MS / 1000)
 """Long enough for several signs of life, also of a whole answer, which shows the first one later."""
 CALM_MS = 1500
 """Longer than a model that speaks is not heard on a busy machine."""

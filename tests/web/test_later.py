@@ -22,6 +22,33 @@ async def test_a_block_that_is_over_before_begins_nothing(delay_s: float | None)
     assert not work.begun.is_set()
 
 
+async def test_postponed_work_begins_once_nothing_postpones_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnbridge.web.later.POSTPONED_LOOK_S", SOON_S)
+    work, looked = Work(), 0
+
+    def postponed() -> bool:
+        nonlocal looked
+        looked += 1
+        return looked < 3
+
+    with Later(SOON_S, work.run, postponed=postponed):
+        await work.begun.wait()
+    assert looked == 3
+
+
+async def test_postponed_work_is_not_waited_for() -> None:
+    work, due = Work(), asyncio.Event()
+
+    def postponed() -> bool:
+        due.set()
+        return True
+
+    with Later(SOON_S, work.run, postponed=postponed) as beside:
+        await due.wait()
+        await beside.settled()
+    assert not work.begun.is_set()
+
+
 async def test_what_has_begun_ends_with_the_block() -> None:
     work = Work()
     with Later(SOON_S, work.run):

@@ -29,14 +29,15 @@ class CodexBackend:
 
     async def open(self, request: TurnRequest) -> CodexConversation:
         """Start a thread that shows the model exactly the request's items and tools."""
-        try:
-            return await self._open(request)
-        except CallRefused:
-            # App-servers share the databases in their home, and now and then find one locked.
-            return await self._open(request)
-
-    async def _open(self, request: TurnRequest) -> CodexConversation:
         pool = self._native if self._native and request.model in self._native_models else self._pool
+        try:
+            return await self._open(pool, request)
+        except CallRefused:
+            # App-servers share the databases in their home, and now and then find one locked; or it was removed.
+            pool.replace_uprooted()
+            return await self._open(pool, request)
+
+    async def _open(self, pool: Pool, request: TurnRequest) -> CodexConversation:
         worker = await pool.worker()
         pool.note_thread(worker)
         return await open_conversation(worker, request)

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 import structlog
 
-from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
+from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.items import Json
 from turnbridge.wire.codex import jsonrpc
 from turnbridge.wire.codex.declines import DECLINES, NOBODY
@@ -37,7 +37,6 @@ Note: TypeAlias = Notification | OlderNotification | ToolCallAsked
 CALL_TIMEOUT_S = 30.0
 
 
-_tool_call = msgspec.json.Decoder(ToolCallAsked)
 _thread_of = attrgetter("thread_id")
 
 
@@ -48,6 +47,10 @@ MOST_UNREAD_BYTES = 8_000_000
 
 class CallRefused(InternalFault):
     """Codex answered a call with an error."""
+
+
+class CodexFaulted(BackendLost):
+    """Codex answered a call with an internal error of its own; the same call may succeed elsewhere."""
 
 
 class Inbox:
@@ -142,7 +145,7 @@ class Connection:
         self._check = check
         self._lines = jsonrpc.LineSplitter()
         self._ids = itertools.count(1)
-        self._calls: dict[jsonrpc.RequestId, asyncio.Future[msgspec.Raw]] = {}
+        self._calls: dict[jsonrpc.RequestId, tuple[asyncio.Future[msgspec.Raw], asyncio.TimerHandle]] = {}
         self._inboxes: dict[str, Inbox] = {}
         self._shapes: dict[str, type[Notification | OlderNotification]] = {**NOTIFICATIONS, **(older or {})}
         self._notifications = jsonrpc.Notifications(self._shapes)
@@ -151,34 +154,34 @@ class Connection:
         self.skipped: Counter[str] = Counter()
         self.broke: Callable[[], None] = ignored
         """Called once if nothing that comes can be understood any more; the owner of the pipe ends it."""
+        self.unanswered: Callable[[], None] = lambda: None
+        """Called whenever an answer has not come in time; the owner of the app-server replaces it."""
 
     async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float | None = None) -> T:
-        """Ask Codex and return its answer; raises `CallRefused` with Codex's own words if it refuses."""
-        return await self.answered(self.send(method, params), method, result, timeout_s=timeout_s)
+        """Ask Codex and return its answer; raises `CallRefused` with Codex's own words if it refuses.
 
-    async def answered(
-        self, answer: "asyncio.Future[msgspec.Raw]", method: str, result: type[T], *, timeout_s: float | None = None
-    ) -> T:
+        A call with a time of its own may wait for somebody else than Codex: if it is not answered, nothing follows.
+        """
+        return await self.answered(self.send(method, params, timeout_s=timeout_s), method, result)
+
+    async def answered(self, answer: "asyncio.Future[msgspec.Raw]", method: str, result: type[T]) -> T:
         """Return the answer to a call of `method` that was sent before."""
-        timeout_s = timeout_s or self.call_timeout_s
-        timer = self._loop.call_later(timeout_s, self._give_up, answer, method, timeout_s)
         try:
             raw = await answer
         except CallRefused as refused:
             log.warning("codex_call_refused", method=method, reason=refused.message)
             raise
-        finally:
-            timer.cancel()
         return understood(raw, method, result)
 
-    def send(self, method: str, params: Json) -> asyncio.Future[msgspec.Raw]:
-        """Ask Codex; return its answer to come."""
+    def send(self, method: str, params: Json, *, timeout_s: float | None = None) -> asyncio.Future[msgspec.Raw]:
+        """Ask Codex; return its answer to come, which fails if it does not come in time."""
         if self._ended is not None:
             raise self._ended
         self._check_request(method, params)
         request_id = next(self._ids)
         answer: asyncio.Future[msgspec.Raw] = self._loop.create_future()
-        self._calls[request_id] = answer
+        timer = self._loop.call_later(timeout_s or self.call_timeout_s, self._give_up, request_id, method, timeout_s)
+        self._calls[request_id] = answer, timer
         self._write(jsonrpc.encode_request(request_id, method, params))
         return answer
 
@@ -213,23 +216,33 @@ class Connection:
         """Take what the pipe brought."""
         self._receive_lines(self._lines.whole(data))
         if self._lines.endless and not self._broken:
-            self._broken = True
             log.error("codex_line_endless", longer_than=jsonrpc.LONGEST_LINE_BYTES)
-            self.broke()
+            self._break()
 
     def end(self, error: GatewayError) -> None:
         """Fail everybody who waits, now and later."""
         self._ended = error
-        for answer in self._calls.values():
+        for answer, timer in self._calls.values():
+            timer.cancel()
             _fail(answer, error)
         self._calls.clear()
         for inbox in self._inboxes.values():
             inbox.fail(error)
 
-    def _give_up(self, answer: "asyncio.Future[msgspec.Raw]", method: str, timeout_s: float) -> None:
+    def _give_up(self, request_id: int, method: str, timeout_s: float | None) -> None:
         """Wait no more for an answer; should it come after all, it is nobody's."""
-        _fail(answer, BackendUnavailable(f"Codex did not answer `{method}` within {timeout_s:g} seconds."))
-        self._calls = {number: waiting for number, waiting in self._calls.items() if waiting is not answer}
+        answer, _ = self._calls.pop(request_id)
+        _fail(
+            answer, BackendLost(f"Codex did not answer `{method}` within {timeout_s or self.call_timeout_s:g} seconds.")
+        )
+        if timeout_s is None:
+            log.error("codex_call_unanswered", method=method, within_s=self.call_timeout_s)
+            self.unanswered()
+
+    def _break(self) -> None:
+        """Read no more of a pipe that makes no sense."""
+        self._broken = True
+        self.broke()
 
     def _check_request(self, method: str, params: Json) -> None:
         problem = self._check.request_problem(method, params) if self._check is not None else None
@@ -241,6 +254,8 @@ class Connection:
         return None if problem is None else _violation(f"reply to {question}", problem)
 
     def _receive_lines(self, lines: bytes) -> None:
+        if self._broken:
+            return
         notes = self._notifications.read(lines)
         if notes is not None:
             self._tell(notes, len(lines))
@@ -261,6 +276,11 @@ class Connection:
             self.skipped["unreadable"] += 1
             log.warning("codex_line_unreadable", size=len(line))
             return
+        if not jsonrpc.is_utf8(line):
+            # Whose answer or notification this is may be just what is wrong with it: nobody can go on.
+            log.error("codex_line_not_utf8", size=len(line))
+            self._break()
+            return
         if message.method is None:
             self._answer(message)
         elif message.id is None:
@@ -271,9 +291,13 @@ class Connection:
             self._decline(message.id, message.method)
 
     def _answer(self, message: jsonrpc.Incoming) -> None:
-        answer = self._calls.pop(message.id, None) if message.id is not None else None
+        answer, timer = self._calls.pop(message.id, (None, None)) if message.id is not None else (None, None)
+        if timer is not None:
+            timer.cancel()
         if answer is None or answer.done():
             self.skipped["answer"] += 1
+        elif message.error is not None and message.error.code == jsonrpc.INTERNAL_ERROR:
+            _fail(answer, CodexFaulted(f"Codex failed by itself: {message.error.message}"))
         elif message.error is not None:
             _fail(answer, CallRefused(message.error.message))
         else:
@@ -285,7 +309,7 @@ class Connection:
             self.skipped[method] += 1
             return
         try:
-            self._tell([msgspec.json.decode(params, type=shape)], len(params))
+            self._tell([jsonrpc.decode_as(shape, params)], len(params))
         except msgspec.MsgspecError as error:
             # We no longer know what this thread's turn is doing, nor which thread it was: every turn must end.
             log.error("codex_notification_broken", method=method, error=str(error))
@@ -305,7 +329,7 @@ class Connection:
     def _ask_client(self, request_id: jsonrpc.RequestId, params: msgspec.Raw) -> None:
         """Hand a call of a client's function to whoever runs the turn; it is answered when the client has done so."""
         try:
-            asked = msgspec.structs.replace(_tool_call.decode(params), request_id=request_id)
+            asked = msgspec.structs.replace(jsonrpc.decode_as(ToolCallAsked, params), request_id=request_id)
         except msgspec.MsgspecError as error:
             log.error("codex_tool_call_broken", error=str(error))
             self._decline(request_id, "item/tool/call")
@@ -331,7 +355,7 @@ def ignored() -> None:
 def understood(raw: msgspec.Raw, method: str, result: type[T]) -> T:
     """Return an answer to a call of `method`."""
     try:
-        return msgspec.json.decode(raw, type=result)
+        return jsonrpc.decode_as(result, raw)
     except msgspec.MsgspecError as error:
         log.error("codex_answer_broken", method=method, error=str(error))
         raise InternalFault(

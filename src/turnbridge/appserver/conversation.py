@@ -16,7 +16,6 @@ from turnbridge.appserver.worker import Worker, fidelity_of
 from turnbridge.engine.ports import Batches
 from turnbridge.turn.errors import (
     BackendLost,
-    BackendUnavailable,
     GatewayError,
     InvalidRequest,
     QuotaExhausted,
@@ -30,6 +29,7 @@ from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.decode import TurnDecoder, lost_image
 from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
 from turnbridge.wire.codex.older import Told
+from turnbridge.wire.codex.retries import Retries
 from turnbridge.wire.codex.tools import ToolNames
 
 log = structlog.get_logger(__name__)
@@ -93,6 +93,11 @@ class CodexConversation:
         return fidelity_of([self._worker])
 
     @property
+    def retrying(self) -> bool:
+        """Tell whether the provider has just failed, and Codex asks it again."""
+        return self._decoder.retrying
+
+    @property
     def native_tools(self) -> bool:
         """Tell whether the model's tool mode is left alone here."""
         return not self._worker.spec.direct_tools
@@ -140,8 +145,7 @@ class CodexConversation:
             self._names,
             allow_truncation=request.allow_truncation,
             parallel_calls=request.parallel_calls,
-            connect_timeout_s=self._worker.spec.connect_timeout_s,
-            now=asyncio.get_running_loop().time,
+            retries=Retries(self._worker.spec.connect_timeout_s, asyncio.get_running_loop().time),
         )
         self._inbox.doze()
         self._started = self._start_turn()
@@ -251,7 +255,7 @@ class CodexConversation:
             async with asyncio.timeout(self._connection.call_timeout_s):
                 return await self._inbox.batch()
         except TimeoutError:
-            raise BackendUnavailable("Codex did not say whether it could read the images. Try again.") from None
+            raise BackendLost("Codex did not say whether it could read the images. Try again.") from None
 
     def _turn_begins(self, started: asyncio.Future[msgspec.Raw]) -> None:
         """Learn which turn is ours. What Codex may have told of it before that is not lost: it is read from here on."""

@@ -31,6 +31,12 @@ KEPT_CONFIG_KEYS = (
     "analytics",
 )
 
+# How Codex retries a provider, unless the user's configuration says it. One attempt is one request: by default it is
+# five, over three silent seconds, in which nobody can tell a failing provider from a model that thinks.
+RETRY_CONFIG = {"request_max_retries": 0, "websocket_connect_timeout_ms": 5000}
+# Codex allows nothing but a profile and a region to be set for its own providers.
+BUILT_IN_PROVIDERS = "amazon-bedrock"
+
 # The login, and the variables that providers take their keys from. A link may point at nothing until the user logs in.
 LINKED_FILES = ("auth.json", ".env")
 
@@ -91,6 +97,10 @@ def _kept_config(path: Path) -> dict[str, object]:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BackendUnavailable(f"The Codex configuration {path} is not valid TOML: {error}") from error
+    providers = config.get("model_providers")
+    for name, provider in providers.items() if isinstance(providers, dict) else ():
+        if isinstance(provider, dict) and not name.startswith(BUILT_IN_PROVIDERS):
+            provider.update({**RETRY_CONFIG, **provider})
     return {key: config[key] for key in KEPT_CONFIG_KEYS if key in config}
 
 

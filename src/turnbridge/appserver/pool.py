@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from turnbridge.appserver.connection import CodexFaulted
 from turnbridge.appserver.worker import Worker
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, LoginRequired
 
@@ -104,6 +105,7 @@ class Pool:
                 self._check.clear()
                 if any(map(self._may_know_less, self._serving)):
                     self._look_for_login()
+                self.replace_uprooted()
                 self._replace_outgrown()
                 if len(self._serving) < self._count or self._reserve is None:
                     await self._add()
@@ -151,6 +153,16 @@ class Pool:
         if worker.threads >= self._bounds.threads:
             self._check.set()
 
+    def replace_uprooted(self) -> None:
+        """Replace the app-servers whose home was removed; it is made again when the next one starts."""
+        for worker in self._all():
+            if worker.is_uprooted:
+                home = worker.spec.home
+                log.error("codex_home_removed", home=str(home), pid=worker.process.pid)
+                self._problem = f"The directory {home} was removed while Codex ran in it, and is being made again."
+                self._replace(worker)
+                self._check.set()
+
     def _all(self) -> list[Worker]:
         return [*self._serving, *([self._reserve] if self._reserve else [])]
 
@@ -183,6 +195,7 @@ class Pool:
             return
         log.info("codex_ready", pid=worker.process.pid, models=len(worker.models))
         worker.process.exited.add_done_callback(lambda _: self._ended(worker))
+        worker.connection.unanswered = lambda: self._distrust(worker)
         if worker.process.exited.done():
             self._crashes.append(_now())
             return
@@ -223,6 +236,12 @@ class Pool:
         retirement = asyncio.ensure_future(self._retire(worker))
         self._retiring[retirement] = worker
         retirement.add_done_callback(self._retiring.pop)
+
+    def _distrust(self, worker: Worker) -> None:
+        """Replace an app-server that has not answered a call; other turns in it may still come to their end."""
+        if worker in self._all():
+            self._replace(worker)
+            self._check.set()
 
     def _backoff(self) -> float:
         """Return how long to wait before the next start: longer with every crash of late."""
@@ -279,6 +298,9 @@ class Pool:
 async def _probe(worker: Worker) -> None:
     try:
         await worker.connection.call("thread/loaded/list", {}, dict[str, object], timeout_s=PROBE_TIMEOUT_S)
+    except CodexFaulted as fault:
+        # It has answered, so it is alive.
+        log.warning("codex_probe_refused", pid=worker.process.pid, reason=fault.message)
     except BackendUnavailable:
         if not worker.process.exited.done():
             log.error("codex_hangs", pid=worker.process.pid)

@@ -12,7 +12,7 @@ import structlog
 
 from turnbridge.appserver.capabilities import Binary, examine
 from turnbridge.appserver.command import run, spawn
-from turnbridge.appserver.connection import CallRefused, Connection
+from turnbridge.appserver.connection import CallRefused, CodexFaulted, Connection
 from turnbridge.appserver.files import write_private
 from turnbridge.appserver.home import bar_skills, login_state
 from turnbridge.appserver.process import AppServerProcess
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 CATALOG_TIMEOUT_S = 10.0
 # Handshakes take a tenth of a second; a first start on a slow disk takes longer.
 HANDSHAKE_TIMEOUT_S = 15.0
-# Long enough for the third attempt of Codex's, after 15 seconds; whatever takes longer is not a matter of luck.
+# Long enough for a provider that restarts, and short enough that a dead one is told before clients give up.
 CONNECT_TIMEOUT_S = 10.0
 # Far more than any catalogue, so that one page holds it.
 MODEL_PAGE = 1000
@@ -68,7 +68,7 @@ class CodexSpec:
     version: str
     """The gateway's own version, for the handshake."""
     connect_timeout_s: float = CONNECT_TIMEOUT_S
-    """How long Codex may go on failing to reach the provider."""
+    """How long Codex may go on retrying a provider that fails."""
     rules: HostRules = STRICT
     startup_timeout_s: float | None = None
     call_timeout_s: float | None = None
@@ -105,6 +105,8 @@ class Worker:
     """The one that is spoken, of those that it knows."""
     models: tuple[Model, ...]
     default_model: str | None
+    catalog: Path | None = None
+    """The file with its models, if it was given one."""
     login_missing: bool
     login: tuple[int, int] | None
     started_at: float
@@ -120,6 +122,11 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.spares = SpareThreads(self.connection)
+
+    @property
+    def is_uprooted(self) -> bool:
+        """Tell whether its home was removed: Codex reads the catalogue there at every thread."""
+        return not (self.spec.workdir.is_dir() and (self.catalog or self.spec.home).exists())
 
     @property
     def threads(self) -> int:
@@ -147,16 +154,21 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     dialect = _dialect(spec, binary)
     if dialect != "v2":
         bar_skills(spec.home)
-    command = [*spec.command("app-server"), *_catalog_flags(spec, catalog)]
+    catalog_file = _written_catalog(spec, catalog)
+    flags = [] if catalog_file is None else ["-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
+    command = [*spec.command("app-server"), *flags]
 
     process = await spawn(command, home=spec.home, cwd=spec.workdir, exit_grace_s=spec.exit_grace_s)
     try:
         connection = _connect(spec, binary, process, None if tap is None else tap(process.pid))
         async with asyncio.timeout(spec.startup_timeout_s or HANDSHAKE_TIMEOUT_S):
-            return await _shake_hands(spec, binary, dialect, process, connection, catalog, login)
+            worker = await _shake_hands(spec, binary, dialect, process, connection, catalog, login)
+            worker.catalog = catalog_file
+            return worker
     except BaseException as error:
         await process.stop()
-        log.warning("codex_handshake_failed", last_words=process.last_words())
+        if not isinstance(error, asyncio.CancelledError):
+            log.warning("codex_handshake_failed", last_words=process.last_words())
         if isinstance(error, TimeoutError):
             raise BackendUnavailable("Codex did not finish its handshake in time.") from error
         raise
@@ -223,7 +235,7 @@ def _known(binary: Binary, method: str, params: JsonObject) -> JsonObject:
 async def _login_missing(connection: Connection) -> bool:
     try:
         account = await connection.call("account/read", {}, schema.AccountReadResult)
-    except CallRefused:
+    except (CallRefused, CodexFaulted):
         # Codex has a login file, and can make nothing of it.
         return True
     return account.requires_openai_auth and account.account is None
@@ -256,14 +268,14 @@ def _dialect(spec: CodexSpec, binary: Binary) -> Dialect:
     return spec.dialect or binary.capabilities.dialect
 
 
-def _catalog_flags(spec: CodexSpec, catalog: JsonObject | None) -> list[str]:
-    """Return what gives Codex its own catalogue back, with the extras removed."""
+def _written_catalog(spec: CodexSpec, catalog: JsonObject | None) -> Path | None:
+    """Return the file with Codex's own catalogue, with the extras removed."""
     if catalog is None:
-        return []
+        return None
     catalog_file = spec.home / ("models-direct.json" if spec.direct_tools else "models-native.json")
     # Codex reads it again at every thread, also while another app-server starts.
     write_private(catalog_file, json.dumps(bare_catalog(catalog, direct_tools=spec.direct_tools)))
-    return ["-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
+    return catalog_file
 
 
 async def _catalog(spec: CodexSpec) -> JsonObject:

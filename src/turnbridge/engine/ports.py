@@ -27,6 +27,11 @@ class Conversation(Protocol):
         ...
 
     @property
+    def retrying(self) -> bool:
+        """Tell whether the provider has just failed before any output, and is asked again."""
+        ...
+
+    @property
     def native_tools(self) -> bool:
         """Tell whether the model calls functions in a way of its own here, and not one by one."""
         ...

@@ -119,6 +119,7 @@ class OpenCalls:
         self._remembered: FairShares[_Key] = FairShares(most=MOST_REMEMBERED, most_bytes=MOST_REMEMBERED_CHARACTERS)
 
     def __len__(self) -> int:
+        """Return how many turns wait; one whose app-server has died does not."""
         return sum(parked.conversation.alive for parked in self._parked.values())
 
     def park(self, request: TurnRequest, conversation: Conversation, leg: Leg) -> None:

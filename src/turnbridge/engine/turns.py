@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from turnbridge.engine.conformance import Conformance, repair_instruction
@@ -51,6 +51,13 @@ class Served:
     """In a turn that waited, a thread that went on, or a thread of its own."""
     fidelity: str | None = None
     """How faithfully the model was shown the request, once that is known."""
+    conversations: list[Conversation] = field(default_factory=list)
+    """The threads that it was run in; several choices have one each."""
+
+    @property
+    def retrying(self) -> bool:
+        """Tell whether a provider that has just failed is asked again."""
+        return any(conversation.retrying for conversation in self.conversations)
 
 
 class TurnRunner:
@@ -141,6 +148,7 @@ class TurnRunner:
 
     def _turn(self, told: Told, served: Served, conversation: Conversation, source: Batches) -> "_Turn":
         served.fidelity = conversation.fidelity
+        served.conversations.append(conversation)
         return _Turn(told, conversation, TurnClock(self._watch, conversation), self._tokenizer, source)
 
     async def _again(

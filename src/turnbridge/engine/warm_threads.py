@@ -112,6 +112,7 @@ class WarmThreads:
         self._shares: FairShares[int] = FairShares(most=rules.most)
 
     def __len__(self) -> int:
+        """Return how many threads may be continued; one whose app-server has died may not."""
         return sum(kept.conversation.alive for kept in self._kept.values())
 
     def keep(self, told: Told, said: Sequence[Item], conversation: Conversation) -> None:

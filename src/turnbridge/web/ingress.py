@@ -238,7 +238,12 @@ class AnswerErrors:
             context.client_gone = True
         except GatewayError as error:
             if context.status is not None:
-                self._log.warning("error_after_response_began", request_id=context.request_id, exc_info=error)
+                self._log.warning(
+                    "error_after_response_began",
+                    request_id=context.request_id,
+                    code=error.error_code,
+                    reason=error.message,
+                )
             await _answer(without_frames(error), context, send)
         except HTTPException as error:
             await _answer(self._not_served(error.status_code, scope), context, send)

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Self
 
+# How often work that is due, but postponed, is looked at again.
+POSTPONED_LOOK_S = 0.25
+
 
 class Later:
     """A block beside which some work begins after a while, and is given up when the block is over.
@@ -11,10 +14,17 @@ class Later:
     Nearly every answer is whole before anything of this kind is due: a timer costs it 1 µs, a task that sleeps 5.
     """
 
-    def __init__(self, delay_s: float | None, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """No delay means that the work is never due."""
+    def __init__(
+        self,
+        delay_s: float | None,
+        work: Callable[[], Coroutine[None, None, None]],
+        *,
+        postponed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """No delay means that the work is never due; while `postponed` says so, it does not begin."""
         self._delay_s = delay_s
         self._work = work
+        self._postponed = postponed
         self._timer: asyncio.TimerHandle | None = None
         self._working: asyncio.Task[None] | None = None
 
@@ -41,4 +51,7 @@ class Later:
             self._timer.cancel()
 
     def _begin(self) -> None:
+        if self._postponed():
+            self._timer = asyncio.get_running_loop().call_later(POSTPONED_LOOK_S, self._begin)
+            return
         self._working = asyncio.ensure_future(self._work())

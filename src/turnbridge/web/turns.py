@@ -34,8 +34,10 @@ THREAD_HEADER = "x-turnbridge-thread"
 # Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
 FIDELITY_HEADER = "x-turnbridge-fidelity"
 
-# JSON may begin with blanks. Most answers are there before the third interval, with a status and all headers.
-PATIENCE_WITH_WHOLE_ANSWERS = 2
+# JSON may begin with blanks, after which there is no status to fail with. So the first one comes late: with the default
+# interval after 48 seconds. Codex needs 45 to find out that no WebSocket to the provider can be opened; proxies and
+# load balancers hang up after 50 or 60.
+INTERVALS_BEFORE_BLANKS = 3.2
 BLANK = b" "
 
 # How often a client that does not read is looked for.
@@ -146,7 +148,8 @@ class TurnResponse:
     async def _answer(self, context: RequestContext, outlet: "_Outlet") -> None:
         async with self._admission as waited_s:
             self._headers[QUEUED_HEADER] = str(round(waited_s * 1000))
-            with Later(self._first_sign_s(), partial(self._keep_alive, outlet)):
+            undecided = partial(self._is_undecided, outlet)
+            with Later(self._first_sign_s(), partial(self._keep_alive, outlet), postponed=undecided):
                 await (self._stream(context, outlet) if self._streamed else self._whole(context, outlet))
 
     def _first_sign_s(self) -> float | None:
@@ -155,7 +158,11 @@ class TurnResponse:
         A whole answer should have a status of its own; only when it takes long, it begins with blanks instead.
         """
         interval = self._timing.keepalive_s
-        return interval if interval is None or self._streamed else interval * PATIENCE_WITH_WHOLE_ANSWERS
+        return interval if interval is None or self._streamed else interval * INTERVALS_BEFORE_BLANKS
+
+    def _is_undecided(self, outlet: "_Outlet") -> bool:
+        """Tell whether the provider is failing while the answer has no status yet, which is then kept for the error."""
+        return not outlet.started and self._served.retrying
 
     async def _keep_alive(self, outlet: "_Outlet") -> None:
         """Say something whenever nothing has been said for a while, so that nobody on the way hangs up."""
@@ -187,7 +194,8 @@ class TurnResponse:
     async def _stream(self, context: RequestContext, outlet: "_Outlet") -> None:
         """Hold the headers back until the turn has said something, so that a failure before it is an HTTP status."""
         async with aclosing(self._events) as source:
-            with Later(self._timing.hold_s, partial(self._open, outlet)) as early:
+            undecided = partial(self._is_undecided, outlet)
+            with Later(self._timing.hold_s, partial(self._open, outlet), postponed=undecided) as early:
                 held = await _until_output(source)
                 await early.settled()
             if not outlet.started:

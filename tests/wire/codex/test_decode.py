@@ -15,6 +15,7 @@ from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.decode import HOST_ACTIONS, TurnDecoder
 from turnbridge.wire.codex.errors import CONTEXT_WORDS
+from turnbridge.wire.codex.retries import Retries
 from turnbridge.wire.codex.tools import ToolNames
 
 THREAD, TURN = "thread-1", "turn-1"
@@ -235,33 +236,22 @@ def test_a_client_may_allow_codex_to_shorten_the_history() -> None:
     assert decoded(begun("contextCompaction", "item_1"), COMPLETED, decoder=decoder) == [ev.TurnCompleted(ev.Usage())]
 
 
-OUT_OF_REACH = schema.ErrorReported(
-    THREAD,
-    TURN,
-    schema.TurnError("Reconnecting... waiting for network", additional_details="Connection failed: no"),
-    True,
-)
-
-
-def test_a_provider_that_cannot_be_reached_is_tried_for_as_long_as_the_decoder_is_told() -> None:
-    told_at = iter((100.0, 105.0, 200.0, 300.0, 305.0, 315.0))
-    decoder = TurnDecoder(connect_timeout_s=10, now=lambda: next(told_at))
+def test_a_provider_that_goes_on_failing_fails_the_turn_and_one_that_answers_does_not() -> None:
+    # When the decoder looks: at its start, and then at each note and question.
+    times = iter((0.0, 1.0, 1.0, 9.0, 9.0, 10.0, 20.0, 20.0, 30.0))
+    decoder = TurnDecoder(retries=Retries(10, lambda: next(times)))
     decoder.turn_id = TURN
-    # As Codex tries: after 5 seconds, after 10 more, and so on. Who was reached in between was not out of reach.
-    reached = begun("reasoning", "rs_1")
-    for note in (OUT_OF_REACH, OUT_OF_REACH, reached, OUT_OF_REACH, RETRIED, OUT_OF_REACH, OUT_OF_REACH):
+    for note in (RETRIED, RETRIED, begun("reasoning", "rs_1"), RETRIED):
         assert not any(isinstance(event, ev.TurnFailed) for event in decoder.feed(note))
-    (failed,) = decoder.feed(OUT_OF_REACH)
+        assert decoder.retrying == (note is RETRIED)
+    (failed,) = decoder.feed(RETRIED)
     assert isinstance(failed, ev.TurnFailed)
-    assert told(failed.error) == Told(
-        errors.UpstreamFailed,
-        "Codex cannot reach the provider: Connection failed: no. "
-        "Check the network, the provider's address and its certificate.",
-        "upstream_error",
-    )
 
 
-def test_without_any_time_the_first_attempt_that_does_not_reach_the_provider_is_the_last() -> None:
-    decoder = TurnDecoder(connect_timeout_s=0)
-    (failed,) = decoded(RETRIED, OUT_OF_REACH, decoder=decoder)
-    assert isinstance(failed, ev.TurnFailed)
+def test_the_time_before_the_outputs_of_a_call_does_not_count_as_failing() -> None:
+    times = iter((0.0, 100.0, 101.0))
+    decoder = TurnDecoder(retries=Retries(10, lambda: next(times)))
+    decoder.turn_id = TURN
+    decoder.resume()
+    unreachable = schema.TurnError("Reconnecting...", additional_details="Connection failed: no")
+    assert decoder.feed(schema.ErrorReported(THREAD, TURN, unreachable, True)) == []

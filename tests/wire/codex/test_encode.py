@@ -69,6 +69,7 @@ RECIPE: JsonObject = {
             "shell_tool": False,
             "skill_search": False,
             "sleep_tool": False,
+            "unbounded_connection_retries": False,
             "unified_image_budget": False,
             "view_image": False,
         },

@@ -135,6 +135,19 @@ def test_a_message_that_is_not_about_the_prompt_is_a_failure_of_the_provider(mes
 
 
 @pytest.mark.parametrize(
+    "message", ["internal error; agent loop died unexpectedly", "Fatal error: the rollout could not be written"]
+)
+def test_a_defect_of_codex_is_no_fault_of_the_prompt(message: str) -> None:
+    assert failure("other", message) == Told(errors.BackendLost, message, "backend_unavailable")
+
+
+def test_a_missing_key_of_the_provider_is_a_missing_login() -> None:
+    kind, message, *_ = failure("other", "Missing environment variable: `ACME_API_KEY`.")
+    assert kind is errors.LoginRequired
+    assert "Missing environment variable: `ACME_API_KEY`. Set the variable for Turnbridge" in message
+
+
+@pytest.mark.parametrize(
     ("message", "seconds"),
     [
         ("Please try again in 11.054s.", 11.054),

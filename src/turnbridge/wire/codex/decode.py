@@ -5,8 +5,7 @@ reasoning), come from the raw ones. What a message or thought says in the end is
 streamed.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -16,7 +15,8 @@ from turnbridge.turn import errors
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import ImagePart, Json, JsonObject, Part
 from turnbridge.wire.codex import schema
-from turnbridge.wire.codex.errors import CONTEXT_WORDS, UNREACHABLE, gateway_error, incomplete_reason
+from turnbridge.wire.codex.errors import CONTEXT_WORDS, gateway_error, incomplete_reason
+from turnbridge.wire.codex.retries import Retries
 from turnbridge.wire.codex.tools import NO_NAMESPACE, ToolNames
 from turnbridge.wire.codex_json import levels
 
@@ -62,15 +62,11 @@ class TurnDecoder:
         *,
         allow_truncation: bool = False,
         parallel_calls: bool = True,
-        connect_timeout_s: float = math.inf,
-        now: Callable[[], float] = lambda: 0.0,
+        retries: Retries | None = None,
     ) -> None:
         self._names = names or ToolNames(())
         self._allow_truncation = allow_truncation
-        # How long attempts to reach the provider may go on failing; Codex would try for ever.
-        self._connect_timeout_s = connect_timeout_s
-        self._now = now
-        self._unreachable_since: float | None = None
+        self._retries = retries or Retries()
         self._calls: list[ev.FunctionCallDone] = []
         # A script's calls are open side by side; a client that runs one at a time gets them one after another.
         self._script_calls: list[ev.FunctionCallDone] = []
@@ -89,7 +85,13 @@ class TurnDecoder:
     def resume(self) -> None:
         """Go on after the outputs of the calls have been given; usage is counted anew."""
         self._usage = ev.Usage()
+        self._retries.succeeded()
         self.ended = False
+
+    @property
+    def retrying(self) -> bool:
+        """Tell whether the provider has just failed, and Codex asks it again."""
+        return self._retries.pending and not self.ended
 
     def read(self, notes: Iterable[schema.Notification | schema.ToolCallAsked]) -> list[ev.TurnEvent]:
         """Return what notifications mean."""
@@ -136,7 +138,7 @@ class TurnDecoder:
         | schema.ToolCallAsked,
     ) -> list[ev.TurnEvent]:
         if not isinstance(note, schema.ErrorReported):
-            self._unreachable_since = None
+            self._retries.succeeded()
         match note:
             case schema.AgentMessageDelta():
                 return self._text(note.item_id, note.delta)
@@ -299,28 +301,12 @@ class TurnDecoder:
         """
         if not note.will_retry:
             return []
-        reason = note.error.additional_details or note.error.message
-        if not reason.startswith(UNREACHABLE):
-            self._unreachable_since = None
-        elif self._unreachable_s() >= self._connect_timeout_s:
-            # Codex says no more than that, be it the network, the address or the certificate.
-            advice = "Check the network, the provider's address and its certificate."
-            return self._fail(errors.UpstreamFailed(f"Codex cannot reach the provider: {reason.rstrip('.')}. {advice}"))
+        if (final := self._retries.failed(note.error)) is not None:
+            return self._fail(final)
         if any(message.pieces for message in self._messages.values()):
-            return self._fail(errors.UpstreamFailed(reason))
+            return self._fail(errors.UpstreamFailed(note.error.additional_details or note.error.message))
         self._messages.clear()
         return [self._thought_done(item_id, encrypted=None) for item_id in list(self._thoughts)]
-
-    def _unreachable_s(self) -> float:
-        """Return how long attempts to reach the provider have been failing.
-
-        The time is looked at only when one has failed: that one has succeeded is not told before the model says
-        something, which may take it minutes.
-        """
-        now = self._now()
-        if self._unreachable_since is None:
-            self._unreachable_since = now
-        return now - self._unreachable_since
 
     def _turn_completed(self, turn: schema.TurnRef) -> list[ev.TurnEvent]:
         if turn.status == "failed" and turn.error is not None:

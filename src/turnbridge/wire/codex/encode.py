@@ -56,6 +56,8 @@ SWITCHED_OFF = (
     "shell_tool",
     "skill_search",
     "sleep_tool",
+    # With it, Codex waits for a network that is down for as long as it takes.
+    "unbounded_connection_retries",
     "unified_image_budget",
     "view_image",
 )

@@ -21,8 +21,16 @@ CONTEXT_WORDS = "This model's maximum context length is exceeded by the input."
 BROKEN_STREAM = "stream disconnected"
 # How Codex tells that the provider cut the answer off.
 INCOMPLETE = "Incomplete response returned"
-# How Codex tells that it cannot even reach the provider; it then waits for the network for as long as it takes.
+# How Codex tells that it cannot even reach the provider.
 UNREACHABLE = "Connection failed"
+# How Codex tells that no WebSocket could be opened in time.
+TIMED_OUT = "request timed out"
+# How Codex tells that the variable with the provider's key is not set.
+KEY_MISSING = "Missing environment variable"
+# How Codex tells of defects of its own.
+DEFECTS = ("internal error", "Fatal error")
+# How Codex tells of a rate limit while it retries.
+RATE_LIMITED = "rate limit exceeded"
 
 LOGIN_HELP = "Run `codex login` as the user who runs Turnbridge, then try again."
 
@@ -70,6 +78,27 @@ def _bad_request(message: str) -> GatewayError:
     return errors.InvalidRequest(message, code="upstream_bad_request")
 
 
+def _unreachable(message: str) -> GatewayError:
+    # Codex says no more than that, be it the network, the address or the certificate.
+    advice = "Check the network, the provider's address and its certificate."
+    return errors.UpstreamFailed(f"Codex cannot reach the provider: {message.rstrip('.')}. {advice}")
+
+
+def _key_missing(message: str) -> GatewayError:
+    return errors.LoginRequired(
+        f"Codex has no key for the provider: {message.rstrip('.')}. "
+        "Set the variable for Turnbridge, or in `.env` in the user's Codex home, and restart Turnbridge."
+    )
+
+
+BY_OPENING: dict[str, Make] = {
+    UNREACHABLE: _unreachable,
+    TIMED_OUT: _unreachable,
+    KEY_MISSING: _key_missing,
+    **dict.fromkeys(DEFECTS, errors.BackendLost),
+}
+"""What Codex says itself has no name, or one that stands for many things."""
+
 BY_NAME: dict[str, Make] = {
     "contextWindowExceeded": _context_too_long,
     "sessionBudgetExceeded": errors.QuotaExhausted,
@@ -110,9 +139,31 @@ def gateway_error(error: TurnError) -> GatewayError:
     name, status = _name_and_status(error.codex_error_info)
     if status in BY_STATUS:
         return BY_STATUS[status](error.message)
+    if (make := _by_opening(error.message)) is not None:
+        return make(error.message)
     if name in BY_NAME:
         return BY_NAME[name](error.message)
     return _from_message(error.message, is_other=name == "other")
+
+
+def attempt_error(error: TurnError) -> GatewayError:
+    """Return what a failed attempt means for the client, if Codex is not left to make another.
+
+    Codex names all of them `responseStreamDisconnected`, so only the status and the reason count.
+    """
+    reason = error.additional_details or error.message
+    _, status = _name_and_status(error.codex_error_info)
+    if status in BY_STATUS:
+        return BY_STATUS[status](reason)
+    if (make := _by_opening(reason)) is not None:
+        return make(reason)
+    if reason.startswith(RATE_LIMITED) or wait_named_in(reason) is not None:
+        return _rate_limited(reason)
+    return errors.UpstreamFailed(reason)
+
+
+def _by_opening(message: str) -> Make | None:
+    return next((make for opening, make in BY_OPENING.items() if message.startswith(opening)), None)
 
 
 def incomplete_reason(error: TurnError) -> IncompleteReason | None:

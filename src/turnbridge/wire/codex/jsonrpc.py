@@ -9,11 +9,16 @@ from turnbridge.turn.items import Json
 
 RequestId: TypeAlias = int | str
 
+T = TypeVar("T")
 Shape_co = TypeVar("Shape_co", covariant=True)
 
 # The longest line is the echo of a request: what the client sent, what is kept of the conversation before it, and what
 # was fetched for it, which `engine.ready_items` holds to half of this.
 LONGEST_LINE_BYTES = 256 * 1024 * 1024
+
+
+# How Codex says that a call failed by no fault of the caller's.
+INTERNAL_ERROR = -32603
 
 
 class RpcError(msgspec.Struct, frozen=True):
@@ -45,6 +50,25 @@ def decode_line(line: bytes) -> Incoming:
         raise msgspec.DecodeError(str(error)) from error
 
 
+def decode_as(shape: type[T], raw: msgspec.Raw) -> T:
+    """Return a part of a message; raises `msgspec.MsgspecError` if it does not have this shape."""
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def is_utf8(data: bytes) -> bool:
+    """Tell whether all of it is text: what is not decoded at once is not looked at by the decoder."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class _Notified(Protocol[Shape_co]):
     @property
     def params(self) -> Shape_co: ...
@@ -66,9 +90,11 @@ class Notifications(Generic[Shape_co]):
 
     def read(self, lines: bytes) -> list[Shape_co] | None:
         """Return what lines tell; None if one is something else, or broken: `decode_line` and its reader say which."""
+        if not is_utf8(lines):
+            return None
         try:
             return [notified.params for notified in self._decoder.decode_lines(lines)]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (msgspec.MsgspecError, RecursionError):
             return None
 
 
