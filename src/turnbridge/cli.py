@@ -23,6 +23,7 @@ from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
 from turnbridge.logs import configure_logging
 from turnbridge.settings import Settings, complaints
+from turnbridge.web.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.serving import HttpServer, fastest_loop
 
 # What a shell reports of a program that Ctrl-C ended.
@@ -66,6 +67,7 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
             "or listen on 127.0.0.1."
         )
     _check_data_dir(settings.data_dir)
+    raise_descriptor_limit()
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(settings, demo=demo))
 
@@ -103,7 +105,9 @@ async def _serve(settings: Settings, *, demo: bool) -> None:
         gateway = await stack.enter_async_context(
             running_gateway(settings, api_key=api_key, provider=model.base_url if model else None)
         )
-        server = HttpServer(gateway.app)
+        # Whoever waits for a turn or has one, and as many who do neither.
+        wanted = 2 * (settings.max_turns + settings.queue_max)
+        server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
         _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
         _spare_the_collector()
