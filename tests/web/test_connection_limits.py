@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from tests.web.raw_connection import PATIENCE_S, Connection, connected
+from tests.web.raw_connection import Connection, connected, until
 from turnbridge.web.connection_limits import (
     LEAST_CONNECTIONS,
     MOST_CONNECTIONS,
@@ -138,9 +138,7 @@ async def test_an_idle_connection_gives_way_and_a_served_one_does_not() -> None:
         assert (await idle.answer())[0] == 200
         async with another(idle) as waiting:
             await waiting.send(b"GET /wait HTTP/1.1\r\n\r\n")
-            async with asyncio.timeout(PATIENCE_S):
-                while len(idle.server.limits._idle) != 1:  # noqa: ASYNC110 - It tells nobody by itself.
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(idle.server.limits._idle) == 1)
             async with another(idle) as third:
                 await third.send(b"GET / HTTP/1.1\r\n\r\n")
                 assert (await third.answer())[0] == 200
@@ -153,9 +151,7 @@ async def test_without_a_place_a_connection_is_told_so_closed_and_counted_in_one
         async with connected(serve) as waiting:
             waiting.server.limits.most = 1
             await waiting.send(b"GET /wait HTTP/1.1\r\n\r\n")
-            async with asyncio.timeout(PATIENCE_S):
-                while waiting.server.limits._idle or not len(waiting.server.limits):
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(waiting.server.limits) and not waiting.server.limits._idle)
             for _ in range(3):
                 async with another(waiting) as refused:
                     await refused.send(b"GET / HTTP/1.1\r\n\r\n")
@@ -170,9 +166,7 @@ async def test_without_a_place_a_connection_is_told_so_closed_and_counted_in_one
                         }
                     }
                     assert await refused.closed()
-            async with asyncio.timeout(PATIENCE_S):
-                while waiting.server.limits.refused:  # noqa: ASYNC110 - It tells nobody by itself.
-                    await asyncio.sleep(0.01)
+            await until(lambda: not waiting.server.limits.refused)
     told = [log for log in logs if log["event"] == "connections_refused"]
     assert sum(log["connections"] for log in told) == 3
     assert {log["log_level"] for log in told} == {"warning"}
@@ -183,15 +177,11 @@ async def test_a_flood_of_refused_connections_leaves_nothing_behind() -> None:
         server = waiting.server
         server.limits.most = 1
         await waiting.send(b"GET /wait HTTP/1.1\r\n\r\n")
-        async with asyncio.timeout(PATIENCE_S):
-            while server.limits._idle or not len(server.limits):
-                await asyncio.sleep(0.01)
+        await until(lambda: len(server.limits) and not server.limits._idle)
         address = waiting.writer.get_extra_info("peername")
         for _ in range(200):
             with socket.create_connection(address):
                 await asyncio.sleep(0)
             assert len(server.limits.lingering) <= 64
-        async with asyncio.timeout(PATIENCE_S):
-            while len(server.server_state.connections) > 1:  # noqa: ASYNC110 - It tells nobody by itself.
-                await asyncio.sleep(0.01)
+        await until(lambda: len(server.server_state.connections) == 1)
         assert (len(server.limits), server.limits.lingering) == (1, set())

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from tests.web.raw_connection import PATIENCE_S, Connection, connected
+from tests.web.raw_connection import PATIENCE_S, Connection, connected, until
 from turnbridge.web import http_protocol
 from turnbridge.web.http_protocol import MOST_HEAD_BYTES, MOST_HEADERS
 
@@ -92,7 +92,7 @@ async def test_what_a_refused_client_goes_on_sending_is_thrown_away() -> None:
     async with connected(told) as connection:
         await connection.send(b"GET / HTTP/1.1\r\nx: " + ENDLESS)
         assert (await connection.answer())[0] == 431
-        (protocol,) = connection.server.server_state.connections
+        protocol = connection.protocol
         for _ in range(50):
             await connection.send(ENDLESS)
         assert not protocol._ahead
@@ -104,9 +104,7 @@ async def test_a_refused_client_that_does_not_leave_is_disconnected(monkeypatch:
     async with connected(told) as connection:
         await connection.send(b"nonsense\r\n\r\n")
         assert (await connection.answer())[0] == 400
-        async with asyncio.timeout(PATIENCE_S):
-            while connection.server.server_state.connections:  # noqa: ASYNC110 - It tells nobody by itself.
-                await asyncio.sleep(0.01)
+        await until(lambda: not connection.server.server_state.connections)
 
 
 async def test_what_is_no_http_is_refused_in_the_shape_of_every_error_and_logged_with_its_peer() -> None:
@@ -162,10 +160,8 @@ async def test_nonsense_behind_a_request_does_not_spoil_its_answer() -> None:
         await connection.send(b"GET / HTTP/1.1\r\n\r\n")
         await begun.wait()
         await connection.send(b"nonsense\r\n\r\n")
-        (protocol,) = connection.server.server_state.connections
-        async with asyncio.timeout(PATIENCE_S):
-            while not protocol._refused:  # noqa: ASYNC110 - It tells nobody by itself.
-                await asyncio.sleep(0.01)
+        protocol = connection.protocol
+        await until(lambda: protocol._refused)
         go_on.set()
         assert (await connection.answer())[2] == b"hi"
         assert await connection.closed()
@@ -182,7 +178,7 @@ async def test_requests_that_come_before_the_answer_wait_unparsed() -> None:
     async with connected(slow) as connection:
         await connection.send(b"GET / HTTP/1.1\r\n\r\n" * 10_000)
         await begun.wait()
-        (protocol,) = connection.server.server_state.connections
+        protocol = connection.protocol
         assert len(protocol.pipeline) < 100
         go_on.set()
         for _ in range(10_000):
@@ -202,13 +198,14 @@ async def test_a_client_that_sends_without_end_before_its_answer_is_disconnected
     async with connected(never) as connection:
         await connection.send(b"GET / HTTP/1.1\r\n\r\n")
         await begun.wait()
+
+        async def go_on() -> None:
+            while True:
+                await connection.send(b"GET / HTTP/1.1\r\n\r\n" * 10_000)
+
         with pytest.raises(ConnectionError):
-            async with asyncio.timeout(PATIENCE_S):
-                while True:
-                    await connection.send(b"GET / HTTP/1.1\r\n\r\n" * 10_000)
-        async with asyncio.timeout(PATIENCE_S):
-            while connection.server.server_state.tasks:  # noqa: ASYNC110 - It tells nobody by itself.
-                await asyncio.sleep(0.01)
+            await asyncio.wait_for(go_on(), PATIENCE_S)
+        await until(lambda: not connection.server.server_state.tasks)
 
 
 async def test_a_client_that_leaves_is_noticed_although_it_sent_another_request() -> None:
