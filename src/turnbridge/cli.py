@@ -28,6 +28,8 @@ from turnbridge.web.serving import HttpServer, fastest_loop
 
 # What a shell reports of a program that Ctrl-C ended.
 EXIT_INTERRUPTED = 130
+# Of keys that somebody else may guess: 16 letters and digits by chance have 95 bits.
+SHORTEST_PUBLIC_KEY = 16
 # Wide enough for the longest line of the help, where the terminal is.
 HELP_COLUMNS = 120
 
@@ -66,6 +68,7 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
             f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
             "or listen on 127.0.0.1."
         )
+    _check_keys(settings)
     _check_data_dir(settings.data_dir)
     raise_descriptor_limit()
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
@@ -77,6 +80,22 @@ def _stand_in_for_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - It stays open.
+
+
+def _check_keys(settings: Settings) -> None:
+    """Refuse to let others than this machine guess a short key."""
+    if _is_loopback(settings.host):
+        return
+    secrets = {
+        "PROXY_API_KEY": (settings.api_key or "").split(","),
+        "PROXY_METRICS_TOKEN": [settings.metrics_token or ""],
+    }
+    for name, values in secrets.items():
+        if any(0 < len(value.strip()) < SHORTEST_PUBLIC_KEY for value in values):
+            refuse(
+                f"Refusing to listen on {settings.host}: {name} has fewer than {SHORTEST_PUBLIC_KEY} characters, which "
+                "others could guess. Choose a longer one, for example by `openssl rand -hex 16`."
+            )
 
 
 def _check_data_dir(directory: Path) -> None:
