@@ -16,12 +16,12 @@ import click
 from click.exceptions import Exit
 
 from turnbridge import __version__
-from turnbridge.bootstrap import Gateway, running_gateway, stored_key
+from turnbridge.bootstrap import Gateway, running_gateway, stored_key, trace_path
 from turnbridge.commands import probe, schema, store, trace
 from turnbridge.commands.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
-from turnbridge.logs import configure_logging
+from turnbridge.logs import conceal, configure_logging
 from turnbridge.settings import Settings, complaints
 from turnbridge.web.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.serving import HttpServer, fastest_loop
@@ -69,6 +69,10 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
             "or listen on 127.0.0.1."
         )
     _check_keys(settings)
+    if settings.log_proto and trace_path(settings).is_symlink():
+        refuse(
+            f"Refusing to write the wire trace to {trace_path(settings)}: it is a symbolic link. Choose a plain file."
+        )
     _check_data_dir(settings.data_dir)
     raise_descriptor_limit()
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
@@ -118,6 +122,7 @@ def _own_key(directory: Path) -> str:
 
 async def _serve(settings: Settings, *, demo: bool) -> None:
     api_key = settings.api_key or _own_key(settings.data_dir)
+    conceal((*api_key.split(","), settings.metrics_token or ""))
     listener = _listen(settings.host, settings.port)
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None

@@ -17,7 +17,6 @@ from turnbridge.web.connection_limits import (
     MOST_CONNECTIONS,
     RESERVED_DESCRIPTORS,
     ConnectionLimits,
-    backlog_for,
     connections_for,
     raise_descriptor_limit,
 )
@@ -100,7 +99,7 @@ def test_descriptors_are_left_for_everything_else(descriptors: int) -> None:
     most = connections_for(descriptors, wanted=MOST_CONNECTIONS)
     assert LEAST_CONNECTIONS <= most <= MOST_CONNECTIONS
     if descriptors >= 2 * RESERVED_DESCRIPTORS:
-        assert most + backlog_for(descriptors) + RESERVED_DESCRIPTORS <= descriptors
+        assert most + RESERVED_DESCRIPTORS <= descriptors
 
 
 def test_the_process_takes_as_many_descriptors_as_it_may() -> None:

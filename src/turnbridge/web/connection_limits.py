@@ -20,9 +20,6 @@ LEAST_CONNECTIONS = 16
 RESERVED_DESCRIPTORS = 256
 """For everything that is not a connection. An app-server takes six, and ten of them may be there at once."""
 
-LONGEST_BACKLOG = 2048
-"""Connections that the system holds until they are accepted. The loop may accept all of them in one step."""
-
 MOST_DESCRIPTORS = 65_536
 """More are of no use here, and systems that promise any number refuse to give it."""
 
@@ -40,7 +37,7 @@ class Connection(Protocol):
     """A connection as its limits know it."""
 
     def evict(self) -> None:
-        """Close the connection, on which no request is being served."""
+        """Close the connection, on which no whole request is being served."""
         ...
 
 
@@ -86,16 +83,17 @@ class ConnectionLimits:
         return True
 
     def mark_busy(self, connection: Connection) -> None:
-        """Note that a request of this connection is being served."""
+        """Note that this connection has a whole request that is being served."""
         if (peer := self._admitted.get(connection)) is not None:
             self._idle.pop(connection, None)
             peer.idle.pop(connection, None)
 
     def mark_idle(self, connection: Connection) -> None:
-        """Note that this connection waits for a request."""
+        """Note that this connection waits from now on for a request, or for the rest of one."""
         if (peer := self._admitted.get(connection)) is not None:
-            self._idle[connection] = None
-            peer.idle[connection] = None
+            for idle in (self._idle, peer.idle):
+                idle[connection] = None
+                idle.move_to_end(connection)
 
     def release(self, connection: Connection) -> None:
         """Forget a connection, whether it was admitted or not."""
@@ -135,12 +133,6 @@ def descriptor_limit() -> int:
     return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, MOST_DESCRIPTORS)
 
 
-def backlog_for(descriptors: int) -> int:
-    """Return how many connections may wait to be accepted."""
-    return max(LEAST_CONNECTIONS, min(LONGEST_BACKLOG, descriptors // 8))
-
-
 def connections_for(descriptors: int, *, wanted: int) -> int:
     """Return how many connections there may be, so that descriptors are left for everything else."""
-    left = descriptors - RESERVED_DESCRIPTORS - backlog_for(descriptors)
-    return max(LEAST_CONNECTIONS, min(wanted, left))
+    return max(LEAST_CONNECTIONS, min(wanted, descriptors - RESERVED_DESCRIPTORS))

@@ -130,7 +130,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.cycle is before:
             # An offer, which is passed over.
             return
-        self._limits.mark_busy(self)
+        # Its body may never come, so it counts as idle until it is whole.
+        self._limits.mark_idle(self)
         # uvicorn does not read while requests wait for the answer to another one.
         self.flow.resume_reading()
         self._body_left = sum(int(value) for name, value in self.headers if name == b"content-length")
@@ -142,6 +143,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._body_left -= len(body)
         self._unfinished_bytes = 0
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Keep the connection until the request is answered."""
+        super().on_message_complete()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._limits.mark_busy(self)
 
     # Called by uvicorn.
 

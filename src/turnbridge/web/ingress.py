@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turnbridge.safe_text import OwnKeys
 from turnbridge.turn.errors import (
     GatewayError,
     InternalFault,
@@ -79,7 +80,7 @@ def wrap(
     )
     app = AllowOrigins(app, origins=allowed_origins, exposed_headers=exposed_headers)
     app = AnswerErrors(app, routes=routes)
-    return Observe(app, routes=routes, metrics=metrics, clock=clock)
+    return Observe(app, routes=routes, metrics=metrics, keys=OwnKeys(api_key.split(",")), clock=clock)
 
 
 def _path_of(scope: Scope) -> str:
@@ -194,10 +195,13 @@ class RouteTable:
 class Observe:
     """Gives each request its id and its record, and logs and counts it when it ends, however it ends."""
 
-    def __init__(self, app: ASGIApp, *, routes: RouteTable, metrics: Metrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, routes: RouteTable, metrics: Metrics, keys: OwnKeys, clock: Callable[[], float]
+    ) -> None:
         self._app = app
         self._routes = routes
         self._metrics = metrics
+        self._keys = keys
         self._clock = clock
         self._uploads = Uploads()
         self._log = structlog.get_logger()
@@ -235,7 +239,8 @@ class Observe:
 
     def _context_for(self, scope: Scope) -> RequestContext:
         request_id = header_value(scope, b"x-request-id") or b""
-        if not SANE_REQUEST_ID.fullmatch(request_id):
+        # A key that is sent as an id by mistake would stand in every log line and trace of the request.
+        if not SANE_REQUEST_ID.fullmatch(request_id) or self._keys.are_in(request_id.decode("ascii")):
             request_id = new_id("req_").encode()
         return RequestContext(
             request_id=request_id.decode("ascii"),

@@ -13,7 +13,6 @@ from starlette.types import ASGIApp
 from turnbridge.web.connection_limits import (
     MOST_CONNECTIONS,
     ConnectionLimits,
-    backlog_for,
     connections_for,
     descriptor_limit,
 )
@@ -45,8 +44,7 @@ class HttpServer(uvicorn.Server):
     """
 
     def __init__(self, app: ASGIApp, *, most_connections: int = MOST_CONNECTIONS) -> None:
-        descriptors = descriptor_limit()
-        self.limits = ConnectionLimits(connections_for(descriptors, wanted=most_connections))
+        self.limits = ConnectionLimits(connections_for(descriptor_limit(), wanted=most_connections))
         super().__init__(
             uvicorn.Config(
                 app,
@@ -55,7 +53,6 @@ class HttpServer(uvicorn.Server):
                 lifespan="off",
                 server_header=False,
                 http=partial(HttpProtocol, limits=self.limits),  # type: ignore[arg-type]
-                backlog=backlog_for(descriptors),
                 # A request for a WebSocket is answered, and logged, like any other GET.
                 ws="none",
                 # Nothing here depends on what a proxy says of its clients.
