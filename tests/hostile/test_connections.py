@@ -15,7 +15,7 @@ from tests.hostile.site import HOSTILE_KEY, Site, running_site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-DESCRIPTORS = 512
+DESCRIPTORS = 384
 CONNECTIONS = 400
 SPARE = 128
 """Descriptors that must be left over, since Codex may be started at any moment."""
