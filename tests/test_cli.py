@@ -185,6 +185,25 @@ async def test_other_addresses_than_loopback_need_a_key_that_the_user_chose(tmp_
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "secrets"),
+    [
+        ("PROXY_API_KEY", {"PROXY_API_KEY": "sk-abcdefghijklmnop, short-key"}),
+        ("PROXY_METRICS_TOKEN", {"PROXY_API_KEY": "sk-abcdefghijklmnop", "PROXY_METRICS_TOKEN": "short"}),
+    ],
+)
+async def test_a_short_key_is_refused_where_others_could_guess_it(
+    tmp_path: Path, name: str, secrets: dict[str, str]
+) -> None:
+    refused = await run(tmp_path, "serve", "--demo", "--host", "0.0.0.0", "--port", "0", **secrets)
+    assert refused == Finished(
+        EXIT_CONFIG,
+        "",
+        f"Refusing to listen on 0.0.0.0: {name} has fewer than 16 characters, which others could guess. "
+        "Choose a longer one, for example by `openssl rand -hex 16`.\n",
+    )
+
+
 async def test_an_empty_key_in_the_file_is_not_one_that_the_user_chose(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('PROXY_API_KEY = ""\nPROXY_HOST = "192.0.2.1"')
     refused = await run(tmp_path, "serve", "--demo", PROXY_CONFIG=str(tmp_path / "c.toml"))

@@ -12,7 +12,7 @@ import uvicorn
 from dirty_equals import IsStr
 from starlette.types import Receive, Scope, Send
 
-from turnbridge.logs import configure_logging
+from turnbridge.logs import conceal, configure_logging
 from turnbridge.turn.items import JsonObject
 
 SERVER_LOGGERS = ("", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access")
@@ -23,6 +23,7 @@ def _leave_no_trace() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in SERVER_LOGGERS]
     before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
     yield
+    conceal([])
     structlog.reset_defaults()
     for logger, handlers, propagate, level in before:
         logger.handlers, logger.propagate = handlers, propagate
@@ -175,6 +176,78 @@ def test_nothing_that_is_logged_steers_the_terminal(
     # Once as the message; with its blanks, a value is shown as Python would write it.
     assert (plain.count(shown), plain.count(repr(shown))) == (2, 1)
     assert "LookupError: " in plain
+
+
+KEY = 'sk-own"key\\with-ü-and-quotes'
+LONG_KEY = "k" * 200
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("through", ["structlog", "logging"])
+def test_a_key_is_removed_wherever_a_client_has_put_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, through: str
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    configure_logging("info")
+    conceal([KEY, LONG_KEY, "short"])
+    jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl"
+    said = [KEY, LONG_KEY[:128], "sk-proj-0123456789abcdef", jwt, f"Bearer {'b' * 20}", KEY.upper()]
+    if through == "structlog":
+        structlog.get_logger().info("request", model=said[0], request_id=f"x{said[1]}", names={"of": said})
+    else:
+        logging.getLogger("uvicorn.error").error("bad: %s", said, exc_info=LookupError(*said))
+    written = capsys.readouterr().err
+    assert "[redacted]" in written
+    for secret in ("quotes", "QUOTES", "kkkk", "0123456789abcdef", "eyJzdWIi", "bbbb"):
+        assert secret not in written
+
+
+def test_words_that_only_begin_like_a_key_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    conceal(["short"])
+    structlog.get_logger().info("request", model="sk-learn", origin="a short bearer")
+    assert [(line["model"], line["origin"]) for line in lines(capsys)] == [("sk-learn", "a short bearer")]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": "m" * 1_000_000},
+        {"model": "\u2028" * 1_000_000},
+        {"model": "\U000e0001" * 100_000},
+        {"names": ["n" * 100] * 10_000},
+        {"names": {f"n{number}": "x" for number in range(10_000)}},
+        {f"n{number}": "x" * 3000 for number in range(100)},
+        {"exc_info": LookupError("e" * 1_000_000)},
+    ],
+    ids=["long", "escaped", "tags", "list", "mapping", "many", "traceback"],
+)
+def test_no_line_is_long_and_each_still_says_what_happened(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, fields: dict[str, object]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    configure_logging("info")
+    structlog.get_logger().info("request", request_id="mine", **fields)
+    written = capsys.readouterr().err
+    assert max(len(line.encode()) for line in written.split("\n")) <= (64 if terminal else 16) * 1024
+    assert "request" in written
+    assert "mine" in written
+    if not terminal:
+        (line,) = written.splitlines()
+        assert json.loads(line)["event"] == "request"
+
+
+def test_a_line_of_json_is_one_line_for_every_reader_and_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info")
+    tricks = "\x1b[2J\x7f\x85\x9b2J\u2028\u2029\u202e\u2066\ufeff\U000e0001\r\n é 漢 😀"
+    structlog.get_logger().info("request", model=tricks, **{tricks: "name"})
+    logging.getLogger("uvicorn.error").error(tricks)
+    written = capsys.readouterr().err
+    assert all(line.isprintable() for line in written.split("\n"))
+    first, second = (json.loads(line) for line in written.splitlines())
+    assert (first["model"], first[tricks], second["event"]) == (tricks, "name", tricks)
+    assert "é 漢 😀" in written
 
 
 def test_whoever_reads_the_log_again_is_told_how_much_is_missing(

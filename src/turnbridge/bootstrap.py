@@ -144,6 +144,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
         api_key=api_key,
         metrics=metrics,
         metrics_token=settings.metrics_token,
+        own_names=(settings.host,),
         allowed_origins=settings.cors_allowed_origins,
         rates=parts.rates,
         body_limit_bytes=rules.body_limit_bytes,

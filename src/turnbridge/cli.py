@@ -16,17 +16,20 @@ import click
 from click.exceptions import Exit
 
 from turnbridge import __version__
-from turnbridge.bootstrap import Gateway, running_gateway, stored_key
+from turnbridge.bootstrap import Gateway, running_gateway, stored_key, trace_path
 from turnbridge.commands import probe, schema, store, trace
 from turnbridge.commands.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
-from turnbridge.logs import configure_logging
+from turnbridge.logs import conceal, configure_logging
 from turnbridge.settings import Settings, complaints
+from turnbridge.web.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.serving import HttpServer, fastest_loop
 
 # What a shell reports of a program that Ctrl-C ended.
 EXIT_INTERRUPTED = 130
+# Of keys that somebody else may guess: 16 letters and digits by chance have 95 bits.
+SHORTEST_PUBLIC_KEY = 16
 # Wide enough for the longest line of the help, where the terminal is.
 HELP_COLUMNS = 120
 
@@ -65,7 +68,13 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
             f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
             "or listen on 127.0.0.1."
         )
+    _check_keys(settings)
+    if settings.log_proto and trace_path(settings).is_symlink():
+        refuse(
+            f"Refusing to write the wire trace to {trace_path(settings)}: it is a symbolic link. Choose a plain file."
+        )
     _check_data_dir(settings.data_dir)
+    raise_descriptor_limit()
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(settings, demo=demo))
 
@@ -75,6 +84,22 @@ def _stand_in_for_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - It stays open.
+
+
+def _check_keys(settings: Settings) -> None:
+    """Refuse to let others than this machine guess a short key."""
+    if _is_loopback(settings.host):
+        return
+    secrets = {
+        "PROXY_API_KEY": (settings.api_key or "").split(","),
+        "PROXY_METRICS_TOKEN": [settings.metrics_token or ""],
+    }
+    for name, values in secrets.items():
+        if any(0 < len(value.strip()) < SHORTEST_PUBLIC_KEY for value in values):
+            refuse(
+                f"Refusing to listen on {settings.host}: {name} has fewer than {SHORTEST_PUBLIC_KEY} characters, which "
+                "others could guess. Choose a longer one, for example by `openssl rand -hex 16`."
+            )
 
 
 def _check_data_dir(directory: Path) -> None:
@@ -97,13 +122,16 @@ def _own_key(directory: Path) -> str:
 
 async def _serve(settings: Settings, *, demo: bool) -> None:
     api_key = settings.api_key or _own_key(settings.data_dir)
+    conceal((*api_key.split(","), settings.metrics_token or ""))
     listener = _listen(settings.host, settings.port)
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         gateway = await stack.enter_async_context(
             running_gateway(settings, api_key=api_key, provider=model.base_url if model else None)
         )
-        server = HttpServer(gateway.app)
+        # Whoever waits for a turn or has one, and as many who do neither.
+        wanted = 2 * (settings.max_turns + settings.queue_max)
+        server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
         _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
         _spare_the_collector()

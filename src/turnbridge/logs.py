@@ -1,16 +1,15 @@
 """How the gateway logs: one JSON object a line on stderr, or a readable form for a person at a terminal.
 
 Our own events come through structlog; what libraries log comes through the standard library's root logger.
-Both end in the same form. Secrets are removed by the name they are logged under, and tracebacks never show
-local variables.
+Both end in the same form. Secrets are removed by the name they are logged under and by their looks, lines have a
+bounded length and hold no control characters, and tracebacks never show local variables.
 """
 
 import io
 import json
 import logging
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TextIO
@@ -20,14 +19,7 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from turnbridge.log_output import LogOutput
-
-SECRET_NAME = re.compile(
-    r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credential|private[-_]?key|bearer|token$",
-    re.IGNORECASE,
-)
-"""Names whose values are secrets. `token` only at the end: `input_tokens` is a count."""
-
-REDACTED = "[redacted]"
+from turnbridge.safe_text import REDACTED, SECRET_NAME, OwnKeys, one_line, shortened
 
 FLAT = frozenset({str, int, float, bool, type(None)})
 """Types of values that hold no names of their own."""
@@ -35,9 +27,29 @@ FLAT = frozenset({str, int, float, bool, type(None)})
 REMEMBERED_NAMES = 1024
 """Log fields are few and always the same; the bound is for names that come from data."""
 
+MOST_LINE_BYTES = 16 * 1024
+"""What no line is longer than; ordinary ones have 600."""
+
+MOST_VALUE_CHARACTERS = 2048
+"""Of each value in a line that would be too long."""
+
+MOST_TRACEBACK_CHARACTERS = 6 * 1024
+"""The same for a traceback: where it began and where it ended tells most."""
+
+ESSENTIAL = ("event", "level", "timestamp", "logger", "request_id")
+"""Fields that stay when a line is too long even with short values."""
+
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
+
+_keys = OwnKeys()
+
+
+def conceal(keys: Iterable[str]) -> None:
+    """Let these keys appear in no line from now on, wherever a client has put them."""
+    global _keys  # noqa: PLW0603 - There is one log.
+    _keys = OwnKeys(keys)
 
 
 def configure_logging(level: str) -> None:
@@ -117,9 +129,41 @@ def _readable_form() -> list[Processor]:
     return [structlog.processors.add_log_level, stamp, redact, _printable_values, console]
 
 
+def _without_keys(event: EventDict) -> EventDict:
+    """Return an event without keys in its texts, at any depth."""
+    return {name: _keyless(value) for name, value in event.items()}
+
+
+def _keyless(value: object) -> object:
+    match value:
+        case str():
+            return _keys.removed_from(value)
+        case Mapping():
+            return {_keyless(key): _keyless(inner) for key, inner in value.items()}
+        case list():
+            return [_keyless(inner) for inner in value]
+        case tuple():
+            return tuple(_keyless(inner) for inner in value)
+        case _:
+            return value
+
+
+def _short(value: object) -> object:
+    """Return a value that is not long; what is no text is shown as one then. An exception is shown by itself."""
+    if isinstance(value, int | float | BaseException):
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return value if len(text) <= MOST_VALUE_CHARACTERS else shortened(text, MOST_VALUE_CHARACTERS)
+
+
 def _printable_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Keep the words of clients from steering the terminal; other values than texts are shown by their `repr`."""
-    return {name: _printable(value) if isinstance(value, str) else value for name, value in event.items()}
+    values: EventDict = {
+        name: value if name == "exc_info" else _short(value) for name, value in _without_keys(event).items()
+    }
+    if sum(len(repr(value)) for name, value in values.items() if name != "exc_info") > MOST_LINE_BYTES:
+        values = _essence(values)
+    return {name: _printable(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def _printable(text: str) -> str:
@@ -132,7 +176,8 @@ def _write_traceback(out: TextIO, exc_info: ExcInfo) -> None:
     # The console's default traceback prints local variables, which hold prompts and keys.
     plain = io.StringIO()
     structlog.dev.plain_traceback(plain, exc_info)
-    out.write("\n".join(map(_printable, plain.getvalue().split("\n"))))
+    text = shortened(_keys.removed_from(plain.getvalue()), MOST_TRACEBACK_CHARACTERS)
+    out.write("\n".join(map(_printable, text.split("\n"))))
 
 
 def _line(logger: WrappedLogger, method: str, event: EventDict) -> str:
@@ -144,12 +189,43 @@ def _line(logger: WrappedLogger, method: str, event: EventDict) -> str:
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(logger, method, event)
     event["level"] = method
-    event["timestamp"] = now = datetime.now(UTC)
+    event["timestamp"] = datetime.now(UTC)
+    line = _encoded(event)
+    if _keys.may_be_in(line):
+        event = _without_keys(event)
+        line = _encoded(event)
+    line = one_line(line)
+    return line if _fits(line) else one_line(_encoded(_cut(event)))
+
+
+def _fits(line: str) -> bool:
+    # A character has at most four bytes.
+    return len(line) <= MOST_LINE_BYTES // 4 or len(line.encode(errors="replace")) <= MOST_LINE_BYTES
+
+
+def _encoded(event: EventDict) -> str:
     try:
         return _encoder.encode(event).decode()
     except (TypeError, ValueError):
         # Half a character, a number too large, a key that is none: whatever was logged must be seen.
-        return json.dumps({**event, "timestamp": msgspec.to_builtins(now)}, default=repr)
+        return json.dumps({**event, "timestamp": msgspec.to_builtins(event["timestamp"])}, default=repr)
+
+
+def _cut(event: EventDict) -> EventDict:
+    """Return an event whose values are short; if there are too many of them, only what every event has."""
+    most = {"exception": MOST_TRACEBACK_CHARACTERS}
+    values = {
+        name: shortened(value, most.get(name, MOST_VALUE_CHARACTERS)) if isinstance(value, str) else _short(value)
+        for name, value in event.items()
+    }
+    if _fits(one_line(_encoded(values))):
+        return values
+    return _essence(values)
+
+
+def _essence(event: EventDict) -> EventDict:
+    """Return what every event has, of one that has far too much."""
+    return {**{name: shortened(str(event[name]), 256) for name in ESSENTIAL if name in event}, "cut": True}
 
 
 def _route_standard_logging(handler: logging.Handler, formatter: logging.Formatter, threshold: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -89,12 +89,16 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def running_site(directory: Path, settings: Mapping[str, object] | None = None) -> AsyncIterator[Site]:
+async def running_site(
+    directory: Path, settings: Mapping[str, object] | None = None, *, wrapper: Sequence[str] = ()
+) -> AsyncIterator[Site]:
     """Run a gateway with the settings that users have, and these, until the context ends."""
     keys = {"PROXY_API_KEY": f"{HOSTILE_KEY},{NEIGHBOUR_KEY}"}
     async with (
         ScriptedModel(repeat) as model,
-        gateway_process(directory, model.base_url, {**keys, "WORKER_COUNT": 1, **(settings or {})}) as gateway,
+        gateway_process(
+            directory, model.base_url, {**keys, "WORKER_COUNT": 1, **(settings or {})}, wrapper=wrapper
+        ) as gateway,
         client(gateway.url, HOSTILE_KEY, timeout_s=TIMEOUT_S) as hostile,
         client(gateway.url, NEIGHBOUR_KEY, timeout_s=TIMEOUT_S) as neighbour,
     ):

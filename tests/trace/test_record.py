@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbridge.trace.record import REDACTED, Payload, Redaction
+from turnbridge.safe_text import REDACTED
+from turnbridge.trace.record import Payload, Redaction
 from turnbridge.turn.items import Json
 
 OWN_KEY = "my own key"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,17 +82,17 @@ def test_what_is_there_at_a_start_counts_and_half_a_line_is_ended(tmp_path: Path
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
 def test_a_full_disk_costs_lines_that_are_counted_and_one_warning_each_time(tmp_path: Path) -> None:
-    path = tmp_path / "wire.ndjson"
-    path.symlink_to(FULL)
+    directory = tmp_path / "trace"
+    directory.symlink_to(FULL.parent)
     mode = FULL.stat().st_mode
-    file = TraceFile(path)
+    file = TraceFile(directory / FULL.name)
     with capture_logs() as logs:
         for _ in range(3):
             file.write(b"lost")
-        path.unlink()
+        directory.unlink()
         file.write(b"kept")
-        path.unlink()
-        path.symlink_to(FULL)
+        shutil.rmtree(directory)
+        directory.symlink_to(FULL.parent)
         file.close()
         file.write(b"lost")
     assert [(log["event"], log["log_level"], log.get("lost")) for log in logs] == [
@@ -101,6 +102,30 @@ def test_a_full_disk_costs_lines_that_are_counted_and_one_warning_each_time(tmp_
     ]
     assert logs[0]["error"] == "[Errno 28] No space left on device"
     assert (file.lost, FULL.stat().st_mode) == (4, mode)
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "/dev/null"])
+def test_a_path_that_is_a_link_is_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "elsewhere").write_text("mine")
+    path = tmp_path / "wire.ndjson"
+    path.symlink_to(target)
+    file = TraceFile(path)
+    with capture_logs() as logs:
+        file.write(b"lost")
+    assert ([(log["event"], log["error"]) for log in logs], file.lost) == (
+        [("trace_lost", "[Errno 40] The path is a symbolic link, which is not written through")],
+        1,
+    )
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+
+
+def test_a_path_that_becomes_a_link_just_now_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "wire.ndjson"
+    path.symlink_to("elsewhere")
+    monkeypatch.setattr(Path, "is_symlink", lambda _: False)
+    file = TraceFile(path)
+    file.write(b"lost")
+    assert (file.lost, (tmp_path / "elsewhere").exists()) == (1, False)
 
 
 def test_a_path_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:

@@ -53,16 +53,18 @@ class Exchange:
         whole_body: bool = True,
         client: tuple[str, int] | None = ("127.0.0.1", 50000),
         query: bytes = b"",
+        raw_path: bytes | None = None,
+        http_version: str = "1.1",
     ) -> None:
         self._app = app
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
-            "http_version": "1.1",
+            "http_version": http_version,
             "scheme": "http",
             "method": method,
             "path": path,
-            "raw_path": path.encode(),
+            "raw_path": path.encode() if raw_path is None else raw_path,
             "root_path": "",
             "query_string": query,
             "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
@@ -142,9 +144,21 @@ async def call(
     body: Sequence[bytes] = (b"",),
     client: tuple[str, int] | None = ("127.0.0.1", 50000),
     query: bytes = b"",
+    raw_path: bytes | None = None,
+    http_version: str = "1.1",
 ) -> Answer:
     """Make one request and return its whole response."""
-    async with Exchange(app, method, path, headers=headers, body=body, client=client, query=query) as exchange:
+    async with Exchange(
+        app,
+        method,
+        path,
+        headers=headers,
+        body=body,
+        client=client,
+        query=query,
+        raw_path=raw_path,
+        http_version=http_version,
+    ) as exchange:
         status, answer_headers = await exchange.begin()
         chunks: list[bytes] = []
         while (chunk := await exchange.chunk()) is not None:

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp
 
+from turnbridge.web.http_protocol import HttpProtocol
 from turnbridge.web.serving import HttpServer
 
 # Whoever waits so long has failed.
@@ -21,6 +22,13 @@ class Connection:
     server: HttpServer
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+
+    @property
+    def protocol(self) -> HttpProtocol:
+        """Return the server's end, if this is the only connection."""
+        (protocol,) = self.server.server_state.connections
+        assert isinstance(protocol, HttpProtocol)
+        return protocol
 
     async def send(self, data: bytes) -> None:
         """Send, and wait until the system has taken it."""
@@ -39,6 +47,13 @@ class Connection:
         """Wait until the server has closed the connection, and tell that it said nothing more."""
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.read() == b""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that tells nobody by itself."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager

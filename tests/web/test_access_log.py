@@ -1,6 +1,7 @@
 """The one line that is logged for each request."""
 
 import asyncio
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.web.access_log import Outcome, RequestContext, context_of
+from turnbridge.web.auth import name_of
 from turnbridge.web.ingress import wrap
 from turnbridge.web.metrics import Metrics
 
@@ -71,6 +73,8 @@ async def test_the_line_tells_who_waited_how_long_for_what() -> None:
             "event": "request",
             "log_level": "info",
             "request_id": "mine",
+            "client": name_of(b"right-key"),
+            "peer": "127.0.0.1",
             "method": "POST",
             "route": "/v1/turns/{turn_id}",
             "model": "m" * 128,
@@ -191,3 +195,8 @@ async def test_a_request_that_the_server_cancels_is_logged_all_the_same() -> Non
 def test_a_request_that_never_got_an_answer_is_the_servers_failure() -> None:
     context = RequestContext(request_id="mine", method="GET", route="other", clock=Clock(), started_at=0)
     assert context.outcome() == "server_error"
+
+
+def test_a_clients_name_is_the_same_every_time_and_tells_nothing_of_its_key() -> None:
+    assert name_of(b"right-key") == name_of(b"right-key") != name_of(b"right-kez")
+    assert re.fullmatch(r"key-[0-9a-f]{8}", name_of(b"right-key"))

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from tests.web.asgi_driver import call
 from turnbridge.web.auth import masked
 from turnbridge.web.ingress import wrap
+from turnbridge.web.key_brake import MOST_WRONG_KEYS
 from turnbridge.web.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -21,13 +22,18 @@ HOW = (
 )
 
 
+KEY = {"authorization": "Bearer right-key"}
+FAR = ("203.0.113.9", 40000)
+
+
 async def fine(_request: Request) -> Response:
     return PlainTextResponse("fine")
 
 
 def gateway(api_key: str = "right-key") -> ASGIApp:
     paths = ["/healthz", "/readyz", "/livez", "/metrics", "/v1/models"]
-    return wrap(Router([Route(path, fine) for path in paths]), api_key=api_key, metrics=Metrics())
+    routes = Router([Route(path, fine) for path in paths])
+    return wrap(routes, api_key=api_key, metrics=Metrics(), own_names=("own.example",))
 
 
 @pytest.mark.parametrize("header", ["Bearer right-key", "bearer right-key", "BEARER  right-key "])
@@ -85,6 +91,66 @@ async def test_an_unknown_path_asks_for_the_key_too(path: str) -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez", "/metrics"])
 async def test_probes_and_metrics_need_no_key(path: str) -> None:
     assert (await call(gateway(), "GET", path)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez", "/metrics"])
+async def test_open_routes_are_reached_by_their_exact_path_only(path: str) -> None:
+    name = path.removeprefix("/")
+    forms = {f"/{path}": path, f"{path}/": f"{path}/", f"/%{ord(name[0]):02x}{name[1:]}": path, f"//{name}//": path}
+    for sent, read in {**forms, path.upper(): path.upper(), f"{path};x": f"{path};x"}.items():
+        app, raw = gateway(), sent.encode()
+        assert (await call(app, "GET", read, raw_path=raw)).status == 401
+        assert (await call(app, "GET", read, raw_path=raw, headers=KEY)).status == 404
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1:80", "[::1]", "10.1.2.3:80", "[2001:db8::1]:80", "Own.Example"]
+)
+async def test_probes_are_open_to_whoever_knows_a_name_of_the_server(host: str) -> None:
+    assert (await call(gateway(), "GET", "/healthz", headers={"host": host})).status == 200
+
+
+@pytest.mark.parametrize("host", ["rebound.example", "own.example.evil.example", "", "127.0.0.1.evil.example:80"])
+async def test_under_another_name_probes_ask_for_the_key_too(host: str) -> None:
+    answer = await call(gateway(), "GET", "/healthz", headers={"host": host})
+    assert answer.status == 401
+    assert f"The host '{host}' is not a name of this server".encode() in answer.body
+    assert (await call(gateway(), "GET", "/healthz", headers={"host": host, **KEY})).status == 200
+
+
+async def test_after_many_wrong_keys_a_peer_learns_nothing_of_the_next() -> None:
+    app = gateway()
+    wrong = {"authorization": "Bearer guess"}
+    for _ in range(MOST_WRONG_KEYS):
+        assert (await call(app, "GET", "/v1/models", headers=wrong, client=FAR)).status == 401
+    answers = [await call(app, "GET", "/v1/models", headers=each, client=FAR) for each in (wrong, KEY)]
+    assert [(answer.status, answer.json()) for answer in answers] == [
+        (
+            429,
+            {
+                "error": {
+                    "message": "Too many wrong keys came from this address. Check the key, and try again later.",
+                    "type": "rate_limit_error",
+                    "param": None,
+                    "code": "too_many_wrong_keys",
+                }
+            },
+        )
+    ] * 2
+    assert 1 <= int(answers[0].header("retry-after") or 0) <= 60
+    assert (await call(app, "GET", "/v1/models", headers=KEY, client=("198.51.100.7", 1))).status == 200
+
+
+@pytest.mark.parametrize("client", [FAR, ("127.0.0.1", 1)])
+async def test_guesses_do_not_hurt_whoever_had_the_right_key_behind_the_same_address(client: tuple[str, int]) -> None:
+    app = gateway()
+    assert (await call(app, "GET", "/v1/models", headers=KEY, client=client)).status == 200
+    statuses = [
+        (await call(app, "GET", "/v1/models", headers={"authorization": "Bearer guess"}, client=client)).status
+        for _ in range(2 * MOST_WRONG_KEYS)
+    ]
+    assert statuses == [401] * MOST_WRONG_KEYS + [429] * MOST_WRONG_KEYS
+    assert (await call(app, "GET", "/v1/models", headers=KEY, client=client)).status == 200
 
 
 async def test_options_that_is_no_preflight_asks_for_the_key() -> None:

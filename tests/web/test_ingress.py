@@ -63,7 +63,7 @@ async def test_a_sane_request_id_is_adopted_and_echoed(given: str) -> None:
     assert answer.json() == [given, "GET", "/v1/things/{thing_id}"]
 
 
-@pytest.mark.parametrize("given", ["", " ", "x" * 129, "a\tb", "é", "a\x7f"])
+@pytest.mark.parametrize("given", ["", " ", "x" * 129, "a\tb", "é", "a\x7f", "my right-key", "sk-0123456789abcdef"])
 async def test_any_other_request_id_is_replaced_by_a_fresh_one(given: str) -> None:
     answer = await call(gateway(), "GET", "/healthz", headers={"x-request-id": given})
     assert re.fullmatch(r"req_[0-9a-f]{32}", answer.header("x-request-id") or "")

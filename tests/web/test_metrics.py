@@ -13,11 +13,15 @@ from tests.web.asgi_driver import call
 from turnbridge.turn.errors import InvalidRequest, RateLimited
 from turnbridge.web.access_log import context_of
 from turnbridge.web.ingress import wrap
+from turnbridge.web.key_brake import MOST_WRONG_KEYS
 from turnbridge.web.metrics import Metrics, metrics_endpoint
 
 pytestmark = pytest.mark.anyio
 
 KEY = {"authorization": "Bearer right-key"}
+TOKEN = {"authorization": "Bearer let-me-in"}
+HERE = {"host": "127.0.0.1:11435"}
+NEAR = ("127.0.0.1", 40000)
 FAR = ("203.0.113.9", 40000)
 
 
@@ -124,8 +128,9 @@ async def test_nothing_is_put_into_the_libraries_global_registry() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
-async def test_metrics_are_readable_from_this_machine(host: str) -> None:
-    answer = await call(gateway(Metrics(), token="let-me-in"), "GET", "/metrics", client=(host, 40000))
+@pytest.mark.parametrize("named", ["localhost", "LOCALHOST:11435", "127.0.0.1:11435", "[::1]:11435", "a.localhost"])
+async def test_without_a_token_metrics_are_readable_from_this_machine(host: str, named: str) -> None:
+    answer = await call(gateway(Metrics()), "GET", "/metrics", client=(host, 40000), headers={"host": named})
     assert answer.status == 200
     assert (answer.header("content-type") or "").startswith("text/plain; version=")
     assert b"turnbridge_active_requests 1.0\n" in answer.body
@@ -134,25 +139,30 @@ async def test_metrics_are_readable_from_this_machine(host: str) -> None:
 @pytest.mark.parametrize(
     ("client", "headers"),
     [
-        (FAR, {}),
-        (FAR, KEY),
-        (("::ffff:203.0.113.9", 40000), {}),
-        (("", 0), {}),
-        (None, {}),
-        (("127.0.0.1", 40000), {"x-forwarded-for": "203.0.113.9"}),
-        (("127.0.0.1", 40000), {"forwarded": "for=203.0.113.9"}),
+        (FAR, HERE),
+        (FAR, {**HERE, **KEY}),
+        (("::ffff:203.0.113.9", 40000), HERE),
+        (("", 0), HERE),
+        (None, HERE),
+        (NEAR, {}),
+        (NEAR, {"host": "rebound.example"}),
+        (NEAR, {"host": "203.0.113.7"}),
+        (NEAR, {**HERE, "x-forwarded-for": "203.0.113.9"}),
+        (NEAR, {**HERE, "forwarded": "for=203.0.113.9"}),
+        (NEAR, {**HERE, "via": "1.1 proxy"}),
+        (NEAR, {**HERE, "x-real-ip": "203.0.113.9"}),
+        (NEAR, {**HERE, "origin": "https://page.example"}),
     ],
 )
-@pytest.mark.parametrize("token", [None, "let-me-in"])
-async def test_metrics_are_refused_to_others(
-    client: tuple[str, int] | None, headers: Mapping[str, str], token: str | None
+async def test_without_a_token_metrics_are_refused_to_others(
+    client: tuple[str, int] | None, headers: Mapping[str, str]
 ) -> None:
-    answer = await call(gateway(Metrics(), token=token), "GET", "/metrics", client=client, headers=headers)
+    answer = await call(gateway(Metrics()), "GET", "/metrics", client=client, headers=headers)
     assert answer.status == 403
     assert answer.json() == {
         "error": {
-            "message": "Metrics are readable from this machine only, or with 'Authorization: Bearer TOKEN', "
-            "where TOKEN is the PROXY_METRICS_TOKEN of this server.",
+            "message": "Metrics are readable from this machine only, as localhost or by its address, and not through a "
+            "proxy or by a web page. To read them from elsewhere, set PROXY_METRICS_TOKEN on the server, and send it.",
             "type": "invalid_request_error",
             "param": None,
             "code": "forbidden",
@@ -160,20 +170,41 @@ async def test_metrics_are_refused_to_others(
     }
 
 
-async def test_the_metrics_token_opens_from_anywhere() -> None:
-    headers = {"authorization": "Bearer let-me-in"}
-    answer = await call(gateway(Metrics(), token="let-me-in"), "GET", "/metrics", client=FAR, headers=headers)
-    assert answer.status == 200
-
-
-async def test_an_empty_metrics_token_is_none() -> None:
-    headers = {"authorization": "Bearer "}
-    answer = await call(gateway(Metrics(), token=""), "GET", "/metrics", client=FAR, headers=headers)
+async def test_a_proxy_that_speaks_http_1_0_is_not_this_machine() -> None:
+    answer = await call(gateway(Metrics()), "GET", "/metrics", client=NEAR, headers=HERE, http_version="1.0")
     assert answer.status == 403
 
 
+@pytest.mark.parametrize("client", [NEAR, FAR, None])
+@pytest.mark.parametrize("headers", [HERE, {"host": "gateway.example", "x-forwarded-for": "203.0.113.9"}])
+async def test_a_token_is_asked_of_everyone_and_enough(
+    client: tuple[str, int] | None, headers: Mapping[str, str]
+) -> None:
+    app = gateway(Metrics(), token="let-me-in")
+    for wrong in ({}, KEY, {"authorization": "Bearer let-me-i"}):
+        answer = await call(app, "GET", "/metrics", client=client, headers={**headers, **wrong})
+        assert answer.status == 403
+        assert b"where TOKEN is the PROXY_METRICS_TOKEN of this server." in answer.body
+    assert (await call(app, "GET", "/metrics", client=client, headers={**headers, **TOKEN})).status == 200
+
+
+async def test_a_token_cannot_be_guessed_at_any_speed() -> None:
+    app = gateway(Metrics(), token="let-me-in")
+    wrong = {"authorization": "Bearer guess"}
+    answers = [await call(app, "GET", "/metrics", client=FAR, headers=wrong) for _ in range(MOST_WRONG_KEYS + 1)]
+    assert [answer.status for answer in answers] == [403] * MOST_WRONG_KEYS + [429]
+    assert (await call(app, "GET", "/metrics", client=FAR, headers=TOKEN)).status == 429
+
+
+async def test_an_empty_metrics_token_is_none() -> None:
+    headers = {"authorization": "Bearer ", **HERE}
+    app = gateway(Metrics(), token="")
+    assert (await call(app, "GET", "/metrics", client=FAR, headers=headers)).status == 403
+    assert (await call(app, "GET", "/metrics", client=NEAR, headers=headers)).status == 200
+
+
 async def test_metrics_speak_openmetrics_to_those_who_ask() -> None:
-    headers = {"accept": "application/openmetrics-text; version=1.0.0"}
+    headers = {"accept": "application/openmetrics-text; version=1.0.0", **HERE}
     answer = await call(gateway(Metrics()), "GET", "/metrics", headers=headers)
     assert (answer.header("content-type") or "").startswith("application/openmetrics-text; version=1.0.0")
     assert answer.body.endswith(b"# EOF\n")

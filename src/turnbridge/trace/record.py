@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from turnbridge.safe_text import KEY_LOOKS, REDACTED, SECRET_NAME, SECRET_WORDS, OwnKeys
 from turnbridge.turn.items import Json
 
 Phase: TypeAlias = Literal["http_ingress", "backend_submission", "backend_io", "client_egress"]
@@ -30,13 +31,6 @@ Kind: TypeAlias = Literal[
     "unreadable",
 ]
 
-REDACTED = "[redacted]"
-
-SECRET_WORDS = r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credential|private[-_]?key|bearer|token\b"
-"""What names of secrets have in them. `token` only at the end: `input_tokens` is a count."""
-
-SECRET_NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
-
 SCHEMA_WORDS = frozenset(
     (
         *("type", "title", "description", "format", "enum", "pattern", "nullable", "readOnly", "writeOnly"),
@@ -47,11 +41,7 @@ SCHEMA_WORDS = frozenset(
 """What a JSON Schema says of a field without telling a value of it, as `default` and `examples` do."""
 
 SECRET_LOOKS = (
-    # Keys of OpenAI and of many who copy its form; a shorter one is rather a word, such as `sk-learn`.
-    r"\bsk-[\w-]{12,}",
-    # What Codex has from a login. It begins where a word does, so that no text is searched twice.
-    r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",
-    r"(?<=\bbearer )[\w.~+/=-]{16,}",
+    *KEY_LOOKS,
     # A field of JSON in the middle of a text, and its string or number. Where its quotes are escaped, the string ends
     # with a quote that is escaped as often, or with the text.
     (
@@ -64,14 +54,22 @@ SECRET_LOOKS = (
 URL_PASSWORD = re.compile(r"""(://[^\s/?#:@"'\\]{0,100}:)[^\s/?#"'\\]+(?=@)""")
 """By itself, since a text with a URL is no reason to look for the others."""
 
-SIGNS = (
-    *("sk-", ".eyj", "bearer", "authorization", "api_key", "api-key", "apikey"),
-    *("secret", "passw", "cookie", "credential", "private", "token"),
+NAME_SIGNS = (
+    "authorization",
+    "api_key",
+    "api-key",
+    "apikey",
+    "secret",
+    "passw",
+    "cookie",
+    "credential",
+    "private",
+    "token",
 )
-"""A text that has none of these holds nothing of that kind. To look for them is ten times as quick."""
+"""A text that has none of these names no secret. To look for them is ten times as quick."""
 
-SHORTEST_KEY = 8
-"""A key of the gateway's own that is shorter could be an ordinary word, and is only removed where keys are sent."""
+MOST_PAYLOAD_BYTES = 16 * 1024 * 1024
+"""Of a message where the operator wants all of it: a quarter of a file."""
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a body that is no JSON, or not JSON for us, is met with."""
@@ -112,11 +110,10 @@ class Redaction:
     """Makes payloads: without secrets, and no longer than wanted."""
 
     def __init__(self, *, keys: Iterable[str] = (), limit: int = 0) -> None:
-        """Take the gateway's own keys, and the most bytes of a body (0 for all)."""
-        known = [key for key in keys if len(key) >= SHORTEST_KEY]
-        self._secrets = re.compile("|".join((*map(re.escape, known), *SECRET_LOOKS)), re.IGNORECASE)
-        self._signs = (*SIGNS, *(key.lower() for key in known))
-        self._limit = limit
+        """Take the gateway's own keys, and the most bytes of a body (0 for all that fits)."""
+        self._keys = OwnKeys(keys, looks=SECRET_LOOKS)
+        self._signs = (*NAME_SIGNS, *self._keys.signs)
+        self._limit = limit or MOST_PAYLOAD_BYTES
 
     def body(self, data: bytes) -> Payload:
         """Return a body: as JSON if it is JSON, else as a text."""
@@ -128,7 +125,7 @@ class Redaction:
     def value(self, value: Json) -> Payload:
         """Return a value that was a message."""
         whole = msgspec.json.encode(self.clean(value))
-        if not self._limit or len(whole) <= self._limit:
+        if len(whole) <= self._limit:
             return Payload(raw=msgspec.Raw(whole))
         beginning = whole[: self._limit].decode(errors="ignore")
         return Payload(raw=msgspec.Raw(msgspec.json.encode(beginning)), cut=True)
@@ -145,7 +142,7 @@ class Redaction:
                 cleaned = self.clean(value)
                 if cleaned != value:
                     return msgspec.json.encode(cleaned).decode()
-        return self._secrets.sub(_redacted, text)
+        return self._keys.pattern.sub(_redacted, text)
 
     def clean(self, value: Json, *, secret: bool = False, of_schema: bool = False) -> Json:
         """Return a value without secrets: its name may be one's (`secret`), or its fields described (`of_schema`)."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from turnbridge.safe_text import one_line, shortened
 from turnbridge.trace.record import Direction, Kind, Line, Payload, Phase, Redaction
 from turnbridge.trace.writer import TraceFile
 
@@ -15,6 +16,9 @@ NOTHING = Payload(raw=msgspec.Raw(b"null"))
 
 serving: ContextVar[Callable[[], str] | None] = ContextVar("serving", default=None)
 """Tells the id of the request that is being served. Asked late: it is only known once the request is let in."""
+
+MOST_METHOD_CHARACTERS = 512
+"""A path is as long as its client likes, up to the bound on request heads."""
 
 
 class Moment(NamedTuple):
@@ -62,13 +66,17 @@ class Trace:
             phase=phase,
             direction=direction,
             kind=kind,
-            request_id=request_id,
+            request_id=None if request_id is None else self.redaction.text(request_id),
             worker_pid=worker_pid,
             thread_id=thread_id,
             turn_id=turn_id,
-            method=None if method is None else self.redaction.text(method),
+            method=None if method is None else shortened(self.redaction.text(method), MOST_METHOD_CHARACTERS),
             size=size,
             cut=payload.cut,
             payload=payload.raw,
         )
-        self.file.write(self._encoder.encode(line))
+        data = self._encoder.encode(line)
+        if not data.isascii() or b"\x7f" in data:
+            # Whoever follows the file on a terminal must not be steered by it, and a line has to stay one.
+            data = one_line(data.decode()).encode()
+        self.file.write(data)

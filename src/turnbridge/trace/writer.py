@@ -1,9 +1,11 @@
 """The file of the trace: lines are appended at once, and a file that is full makes room for the next.
 
-Whatever is wrong with the disk is no trouble of the requests': the line is lost, counted, and said once.
+Whatever is wrong with the disk is no trouble of the requests': the line is lost, counted, and said once. A path that is
+a symbolic link is refused: who can make one could have prompts appended to a file of their choice.
 """
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -72,7 +74,11 @@ class TraceFile:
 
     def _open(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if self._path.is_symlink():
+            raise OSError(errno.ELOOP, "The path is a symbolic link, which is not written through")
+        # Should it become one just now, it is not followed either.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = file = os.open(self._path, flags, 0o600)
         state = os.fstat(file)
         # A pipe or a device is written to as it is: it has no size, and its mode is not ours to change.
         self._size = None

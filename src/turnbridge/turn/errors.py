@@ -4,6 +4,7 @@ GatewayError
 ├── RequestError            the client's request cannot be served as it stands
 │   ├── InvalidRequest      a field is wrong, missing or cannot be carried
 │   ├── RequestTooLarge     the body exceeds the limit
+│   ├── HeadersTooLarge     the target and the headers exceed the limit
 │   ├── RequestTimeout      the body stopped coming
 │   ├── ModelNotFound       no such model
 │   ├── NotFound            no such route or object
@@ -20,7 +21,8 @@ GatewayError
 ├── UpstreamFailed          the provider failed
 │   └── UpstreamOverloaded  the provider is at capacity
 ├── BackendUnavailable      no Codex process can take the turn
-│   └── BackendLost         the one that ran it is gone
+│   ├── BackendLost         the one that ran it is gone
+│   └── GatewayOverloaded   the gateway has no room for another connection or body
 ├── CodexActed              Codex did something on the gateway's host by itself
 ├── TurnTimeout             the turn took longer than it may
 └── InternalFault           our own defect
@@ -65,6 +67,12 @@ class RequestTooLarge(RequestError):
     """The body exceeds the limit."""
 
     code = "request_too_large"
+
+
+class HeadersTooLarge(RequestError):
+    """The request's target and headers exceed the limit."""
+
+    code = "headers_too_large"
 
 
 class RequestTimeout(RequestError):
@@ -165,6 +173,12 @@ class BackendUnavailable(GatewayError):
 
 class BackendLost(BackendUnavailable):
     """The Codex process that ran the turn is gone; another one may do better."""
+
+
+class GatewayOverloaded(BackendUnavailable):
+    """The gateway has no room for another connection or request body now; the connection is closed."""
+
+    code = "gateway_overloaded"
 
 
 class CodexActed(GatewayError):

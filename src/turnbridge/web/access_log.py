@@ -1,7 +1,7 @@
 """What is known of one request while it is served, and the one line that is logged when it ends.
 
-The line tells who waited how long for what, and how it ended. It never holds prompts, keys, query strings or
-the paths of unknown routes: only fields of `RequestContext` reach it.
+The line tells who waited how long for what, and how it ended. A client is named by a digest of its key. The line never
+holds prompts, keys, query strings or the paths of unknown routes: only fields of `RequestContext` reach it.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 
 from starlette.types import Scope
 from structlog.typing import FilteringBoundLogger
+
+from turnbridge.web.uploads import Uploads
 
 CONTEXT_KEY = "turnbridge"
 """Where the ingress puts the `RequestContext` in the ASGI scope."""
@@ -41,6 +43,12 @@ class RequestContext:
     complete: bool = False
     """Whether the response was sent to its end."""
 
+    peer: str = ""
+    """The address at the other end of the connection; a reverse proxy's, if there is one."""
+    client: str | None = None
+    """The name of the client, made from its key."""
+    uploads: Uploads = field(default_factory=Uploads)
+    """What counts the body of this request among those of all others, while it is received."""
     client_gone: bool = False
     model: str | None = None
     served_by: str | None = None
@@ -84,6 +92,8 @@ def log_request(log: FilteringBoundLogger, context: RequestContext, *, outcome: 
     write(
         "request",
         request_id=context.request_id,
+        client=context.client,
+        peer=context.peer,
         method=context.method,
         route=context.route,
         model=None if context.model is None else context.model[:MODEL_NAME_LIMIT],

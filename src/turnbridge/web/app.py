@@ -1,6 +1,6 @@
 """The application: its routes, each with and without `/v1`, inside the ingress."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from starlette.middleware import Middleware
@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turnbridge.web.access_log import context_of
 from turnbridge.web.conversations import Conversations
 from turnbridge.web.generation import IGNORED_HEADER, MODEL_HEADER, Generation
 from turnbridge.web.idempotency import REPEAT_HEADER, AnswerOnce, Answers
@@ -38,6 +39,9 @@ EXPOSED_HEADERS = (
 )
 """What the gateway says of an answer, which the pages of allowed origins may read."""
 
+REASON_FOR_OTHERS = "Turns cannot be run now. Send the API key with this request to see why, or look into the log."
+"""The reason itself may name paths, a user and a command."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
@@ -57,11 +61,15 @@ def build_app(
     api_key: str,
     metrics: Metrics,
     metrics_token: str | None,
+    own_names: Collection[str] = (),
     allowed_origins: Iterable[str],
     rates: RequestRates | None,
     body_limit_bytes: int,
 ) -> ASGIApp:
-    """Return the whole HTTP side; `problem` says why turns cannot be run now, or nothing."""
+    """Return the whole HTTP side.
+
+    `problem` says why turns cannot be run now, or nothing; `own_names` are names of the server besides its addresses.
+    """
     limited = [] if rates is None else [Middleware(LimitRate, rates=rates)]
     once = Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)
     routes = [
@@ -79,6 +87,7 @@ def build_app(
         Router(routes),
         api_key=api_key,
         metrics=metrics,
+        own_names=own_names,
         allowed_origins=allowed_origins,
         exposed_headers=EXPOSED_HEADERS,
     )
@@ -88,11 +97,12 @@ def _probes(problem: Callable[[], str], models: Models) -> list[Route]:
     async def alive(_: Request) -> Response:
         return json_response({"status": "ok"})
 
-    async def ready(_: Request) -> Response:
+    async def ready(request: Request) -> Response:
         reason = problem()
         if not reason:
             return json_response({"status": "ready", "fidelity": models.fidelity()})
-        return json_response({"status": "not_ready", "reason": reason}, status=503)
+        shown = REASON_FOR_OTHERS if context_of(request.scope).client is None else reason
+        return json_response({"status": "not_ready", "reason": shown}, status=503)
 
     return [Route("/healthz", alive), Route("/livez", alive), Route("/readyz", ready)]
 

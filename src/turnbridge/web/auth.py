@@ -1,16 +1,20 @@
-"""The gateway's own key: every route asks for it, except those that say whether the gateway is well.
+"""The gateway's own keys: every route asks for one, except those that say whether the gateway is well.
 
-Because of the key, a web page that reaches the gateway under a false host name (DNS rebinding) gets nothing
-but 401 from them, so the Host header is not checked.
+Because of the key, a web page that reaches the gateway under a false host name (DNS rebinding) gets nothing but 401.
+The open routes ask for the key too when they are reached under a name that is not the gateway's.
 """
 
+import hashlib
 import hmac
 from collections.abc import Collection
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnbridge.turn.errors import InvalidApiKey
+from turnbridge.turn.errors import InvalidApiKey, RateLimited
+from turnbridge.web.access_log import context_of
 from turnbridge.web.headers import header_value
+from turnbridge.web.key_brake import KeyBrake
+from turnbridge.web.peers import address_of, names_us
 
 MASKABLE_LENGTH = 12
 """Of a key at least this long, the five characters that `masked` shows say nothing useful about the rest."""
@@ -21,27 +25,93 @@ HOW_TO_GIVE_IT = (
 )
 
 
-class RequireKey:
-    """Lets a request pass when it brings a key or asks for one of `open_paths`."""
+NAME_DIGITS = 8
+"""Of a key's digest, as logs show it: enough to tell clients apart, and of no use for finding the key."""
 
-    def __init__(self, app: ASGIApp, *, api_key: str, open_paths: Collection[str]) -> None:
-        self._app = app
+HOST_ECHO_LIMIT = 100
+"""The refusal repeats the host, since a proxy in between may have set it."""
+
+
+class Keys:
+    """The keys that are accepted, each with the name of its client, and the brake on guessing them."""
+
+    def __init__(self, api_key: str) -> None:
         # Several clients may have a key each.
-        self._keys = [key.strip().encode() for key in api_key.split(",") if key.strip()]
-        if not self._keys:
+        keys = [key.strip().encode() for key in api_key.split(",") if key.strip()]
+        if not keys:
             raise ValueError("The API key is empty: anyone could use the gateway.")
+        self._clients = {key: name_of(key) for key in keys}
+        self._brake = KeyBrake()
+
+    def check(self, scope: Scope) -> str:
+        """Return the name of the client whose key a request brings; raises `InvalidApiKey`, or `RateLimited`."""
+        given = bearer_token(scope)
+        if given is None:
+            raise InvalidApiKey(f"You didn't provide an API key. {HOW_TO_GIVE_IT}")
+        client = self._judged(scope, given)
+        if client is None:
+            raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {HOW_TO_GIVE_IT}")
+        return client
+
+    def recognise(self, scope: Scope) -> str | None:
+        """Return the name of the client whose key a request brings, if it brings one."""
+        given = bearer_token(scope)
+        try:
+            return None if given is None else self._judged(scope, given)
+        except RateLimited:
+            return None
+
+    def _judged(self, scope: Scope, given: bytes) -> str | None:
+        # Every key is compared, so that the time tells nothing.
+        found = [client for key, client in self._clients.items() if hmac.compare_digest(given, key)]
+        client = found[0] if found else None
+        self._brake.judge(address_of(scope), client)
+        return client
+
+
+class RequireKey:
+    """Lets a request pass when it brings a key, or asks for an open route under a name that is the gateway's."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        api_key: str,
+        open_paths: Collection[str],
+        guarded_paths: Collection[str] = (),
+        own_names: Collection[str] = (),
+    ) -> None:
+        """`guarded_paths` have a rule of their own; `own_names` are names of the gateway besides its addresses."""
+        self._app = app
+        self._keys = Keys(api_key)
         self._open_paths = frozenset(open_paths)
+        self._guarded_paths = frozenset(guarded_paths)
+        self._own_names = frozenset(name.lower() for name in own_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise `InvalidApiKey`."""
-        if scope["path"] not in self._open_paths:
-            given = bearer_token(scope)
-            if given is None:
-                raise InvalidApiKey(f"You didn't provide an API key. {HOW_TO_GIVE_IT}")
-            # Every key is compared, so that the time tells nothing.
-            if sum(hmac.compare_digest(given, key) for key in self._keys) == 0:
-                raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {HOW_TO_GIVE_IT}")
+        path = scope["path"]
+        if path in self._open_paths:
+            context_of(scope).client = self._open(scope)
+        elif path not in self._guarded_paths:
+            context_of(scope).client = self._keys.check(scope)
         await self._app(scope, receive, send)
+
+    def _open(self, scope: Scope) -> str | None:
+        """Return whose key a request for an open route brings, if it brings one; others have to know our name."""
+        client = self._keys.recognise(scope)
+        if client is None and not names_us(scope, self._own_names):
+            host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
+            raise InvalidApiKey(
+                f"The host '{host}' is not a name of this server, which asks for the key then. "
+                f"Use the server's address instead. Or: {HOW_TO_GIVE_IT}"
+            )
+        return client
+
+
+def name_of(key: bytes) -> str:
+    """Return under which name the client with this key is logged."""
+    return f"key-{hashlib.sha256(b'turnbridge client' + bytes(1) + key).hexdigest()[:NAME_DIGITS]}"
 
 
 def client_of(scope: Scope) -> str:

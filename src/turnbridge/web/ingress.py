@@ -7,7 +7,7 @@ the outermost one looks at what is sent: the others leave the headers they want 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from http import HTTPStatus
 
 import msgspec
@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turnbridge.safe_text import OwnKeys
 from turnbridge.turn.errors import (
     GatewayError,
     InternalFault,
@@ -34,10 +35,18 @@ from turnbridge.web.cors import AllowOrigins
 from turnbridge.web.headers import encoded, header_value
 from turnbridge.web.ids import new_id
 from turnbridge.web.metrics import OTHER, Metrics
+from turnbridge.web.peers import address_of
+from turnbridge.web.uploads import Upload, Uploads, overloaded
 from turnbridge.wire.openai_errors import error_headers, error_object, status_of
 
-OPEN_PATHS = ("/healthz", "/readyz", "/livez", "/metrics")
-"""Served without the key: probes say whether turns can be run, or what to do; the metrics have their own rule."""
+PROBES = ("/healthz", "/readyz", "/livez")
+"""Served without the key: they say whether turns can be run."""
+
+METRICS = "/metrics"
+"""Has a rule of its own."""
+
+EXACT_PATHS = frozenset((*PROBES, METRICS))
+"""Reached by these bytes only: a proxy that keeps one of them from the world has to match no other form of it."""
 
 SANE_REQUEST_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 """Printable ASCII, at most 128 characters: safe to echo in a header and to write in a log."""
@@ -56,6 +65,7 @@ def wrap(
     *,
     api_key: str,
     metrics: Metrics,
+    own_names: Collection[str] = (),
     allowed_origins: Iterable[str] = (),
     exposed_headers: Iterable[str] = (),
     clock: Callable[[], float] = time.perf_counter,
@@ -64,17 +74,25 @@ def wrap(
 
     A bare router, because a Starlette application would answer errors itself before these layers see them.
     """
+    # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
+    router.redirect_slashes = False
     routes = RouteTable(router.routes)
-    app: ASGIApp = RequireKey(_shortcut(router), api_key=api_key, open_paths=OPEN_PATHS)
+    app: ASGIApp = RequireKey(
+        _shortcut(router), api_key=api_key, open_paths=PROBES, guarded_paths=(METRICS,), own_names=own_names
+    )
     app = AllowOrigins(app, origins=allowed_origins, exposed_headers=exposed_headers)
     app = AnswerErrors(app, routes=routes)
-    return Observe(app, routes=routes, metrics=metrics, clock=clock)
+    return Observe(app, routes=routes, metrics=metrics, keys=OwnKeys(api_key.split(",")), clock=clock)
 
 
-def _tidied(path: str) -> str:
+def _path_of(scope: Scope) -> str:
     """Return a path as it was meant: base URLs that end in a slash make `//` or a slash at the end."""
+    path: str = scope["path"]
     if "//" in path or path.endswith("/"):
-        return "/" + "/".join(filter(None, path.split("/")))
+        path = "/" + "/".join(filter(None, path.split("/")))
+    if path in EXACT_PATHS and scope["raw_path"] != path.encode():
+        sent: bytes = scope["raw_path"]
+        return sent.decode("latin-1")
     return path
 
 
@@ -108,30 +126,42 @@ async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int) -> byte
     if announced.isdigit() and int(announced) > limit_bytes:
         raise _too_large(limit_bytes)
     try:
-        return b"".join(await _chunks(receive, limit_bytes))
+        return b"".join(await _chunks(context_of(scope), receive, limit_bytes))
     except TimeoutError:
         silence = f"{BODY_SILENCE_S:g} seconds have passed without a byte of it"
         raise RequestTimeout(f"The request's body stopped coming: {silence}. Try again.") from None
 
 
-async def _chunks(receive: Receive, limit_bytes: int) -> list[bytes]:
+async def _chunks(context: RequestContext, receive: Receive, limit_bytes: int) -> list[bytes]:
     """Return the pieces of a body; raise `TimeoutError` if they stop coming, however slowly they came before."""
     chunks: list[bytes] = []
     size = 0
     now = asyncio.get_running_loop().time
-    async with asyncio.timeout(BODY_SILENCE_S) as patience:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            chunk: bytes = message.get("body", b"")
-            size += len(chunk)
-            if size > limit_bytes:
-                raise _too_large(limit_bytes)
-            chunks.append(chunk)
-            if not message.get("more_body", False):
-                return chunks
-            patience.reschedule(now() + BODY_SILENCE_S)
+    upload: Upload | None = None
+    try:
+        async with asyncio.timeout(BODY_SILENCE_S) as patience:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk: bytes = message.get("body", b"")
+                size += len(chunk)
+                if size > limit_bytes:
+                    raise _too_large(limit_bytes)
+                chunks.append(chunk)
+                if not message.get("more_body", False):
+                    return chunks
+                if upload is None:
+                    upload = context.uploads.begin(context.client or "", patience)
+                context.uploads.add(upload, len(chunk))
+                patience.reschedule(now() + BODY_SILENCE_S)
+    except TimeoutError:
+        if upload is not None and upload.rejected:
+            raise overloaded() from None
+        raise
+    finally:
+        if upload is not None:
+            context.uploads.end(upload)
 
 
 def _too_large(limit_bytes: int) -> RequestTooLarge:
@@ -167,16 +197,20 @@ class RouteTable:
 class Observe:
     """Gives each request its id and its record, and logs and counts it when it ends, however it ends."""
 
-    def __init__(self, app: ASGIApp, *, routes: RouteTable, metrics: Metrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, routes: RouteTable, metrics: Metrics, keys: OwnKeys, clock: Callable[[], float]
+    ) -> None:
         self._app = app
         self._routes = routes
         self._metrics = metrics
+        self._keys = keys
         self._clock = clock
+        self._uploads = Uploads()
         self._log = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request under observation."""
-        scope["path"] = _tidied(scope["path"])
+        scope["path"] = _path_of(scope)
         context = self._context_for(scope)
         scope[CONTEXT_KEY] = context
 
@@ -207,12 +241,15 @@ class Observe:
 
     def _context_for(self, scope: Scope) -> RequestContext:
         request_id = header_value(scope, b"x-request-id") or b""
-        if not SANE_REQUEST_ID.fullmatch(request_id):
+        # A key that is sent as an id by mistake would stand in every log line and trace of the request.
+        if not SANE_REQUEST_ID.fullmatch(request_id) or self._keys.are_in(request_id.decode("ascii")):
             request_id = new_id("req_").encode()
         return RequestContext(
             request_id=request_id.decode("ascii"),
             method=scope["method"],
             route=self._routes.template_of(scope["path"]),
+            peer=address_of(scope),
+            uploads=self._uploads,
             clock=self._clock,
             started_at=self._clock(),
             response_headers=[(b"x-request-id", request_id)],

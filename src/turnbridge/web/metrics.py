@@ -5,7 +5,6 @@ Every label takes its values from a fixed list, so that no client can make the n
 
 import hmac
 from collections.abc import Awaitable, Callable
-from ipaddress import IPv6Address, ip_address
 
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -18,6 +17,8 @@ from turnbridge.turn.events import Usage
 from turnbridge.web.access_log import Outcome, RequestContext
 from turnbridge.web.auth import bearer_token
 from turnbridge.web.headers import header_value
+from turnbridge.web.key_brake import KeyBrake
+from turnbridge.web.peers import address_of, from_this_machine, names_this_machine
 from turnbridge.web.tallies import Distribution, Tally
 from turnbridge.wire.openai_errors import TABLE
 
@@ -34,6 +35,16 @@ REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 3
 
 FIRST_OUTPUT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 13, 20, 40, 60, 120)
 """Finest where a person starts to notice the wait; the tail is a model that reasons first."""
+
+FROM_THIS_MACHINE = (
+    "Metrics are readable from this machine only, as localhost or by its address, and not through a proxy or by a web "
+    "page. To read them from elsewhere, set PROXY_METRICS_TOKEN on the server, and send it."
+)
+WITH_THE_TOKEN = (
+    "Metrics are readable with 'Authorization: Bearer TOKEN', where TOKEN is the PROXY_METRICS_TOKEN of this server."
+)
+METRICS_READER = "metrics"
+"""The name of whoever has the token."""
 
 
 class Metrics:
@@ -111,34 +122,31 @@ class Metrics:
 
 
 def metrics_endpoint(metrics: Metrics, *, token: str | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler of `/metrics`, for clients on this machine or, if `token` is set, with it."""
+    """Return the handler of `/metrics`: with `token` for whoever sends it, and nobody else; without, for this machine.
+
+    Behind a reverse proxy on this machine every client seems to be here, so a token leaves no exception for loopback.
+    """
     expected = token.encode() if token else None
+    brake = KeyBrake()
 
     async def serve(request: Request) -> Response:
-        given = bearer_token(request.scope)
-        with_token = expected is not None and given is not None and hmac.compare_digest(given, expected)
-        if not with_token and not from_this_machine(request.scope):
-            raise Forbidden(
-                "Metrics are readable from this machine only, or with 'Authorization: Bearer TOKEN', "
-                "where TOKEN is the PROXY_METRICS_TOKEN of this server."
-            )
+        if expected is None:
+            if not _asked_here(request.scope):
+                raise Forbidden(FROM_THIS_MACHINE)
+        else:
+            given = bearer_token(request.scope)
+            if given is None:
+                raise Forbidden(WITH_THE_TOKEN)
+            right = hmac.compare_digest(given, expected)
+            brake.judge(address_of(request.scope), METRICS_READER if right else None)
+            if not right:
+                raise Forbidden(WITH_THE_TOKEN)
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), headers={"content-type": content_type})
 
     return serve
 
 
-def from_this_machine(scope: Scope) -> bool:
-    """Tell whether the client itself, not a proxy on its behalf, is on a loopback address."""
-    client: tuple[str, int] | None = scope.get("client")
-    if client is None or header_value(scope, b"x-forwarded-for") or header_value(scope, b"forwarded"):
-        return False
-    try:
-        address = ip_address(client[0])
-    except ValueError:
-        # A Unix socket's peer has no address.
-        return False
-    # A socket that listens on both families shows 127.0.0.1 as ::ffff:127.0.0.1.
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
+def _asked_here(scope: Scope) -> bool:
+    """Tell whether a program on this machine asks, and not a web page in its browser either."""
+    return from_this_machine(scope) and names_this_machine(scope) and header_value(scope, b"origin") is None

@@ -4,11 +4,21 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterable
+from functools import partial
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
+from turnbridge.web.connection_limits import (
+    MOST_CONNECTIONS,
+    ConnectionLimits,
+    connections_for,
+    descriptor_limit,
+)
 from turnbridge.web.http_protocol import HttpProtocol
+
+log = structlog.get_logger(__name__)
 
 # How long open answers may take to be written to their end once their turns are over.
 STOP_GRACE_S = 5
@@ -33,7 +43,8 @@ class HttpServer(uvicorn.Server):
     whether it should stop: all that an idle gateway does, and a fiftieth of what a turn costs that takes 40 ms.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, most_connections: int = MOST_CONNECTIONS) -> None:
+        self.limits = ConnectionLimits(connections_for(descriptor_limit(), wanted=most_connections))
         super().__init__(
             uvicorn.Config(
                 app,
@@ -41,7 +52,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 lifespan="off",
                 server_header=False,
-                http=HttpProtocol,
+                http=partial(HttpProtocol, limits=self.limits),  # type: ignore[arg-type]
                 # A request for a WebSocket is refused by the application, and logged, like any other GET.
                 ws="none",
                 # Nothing here depends on what a proxy says of its clients.
@@ -75,6 +86,7 @@ class HttpServer(uvicorn.Server):
         # As on uvicorn's first tick of every second, which sets the date.
         while not await self.on_tick(0):
             self._part_with_the_silent()
+            self._tell_refused()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DATE_INTERVAL_S):
                     await self._stopped.wait()
@@ -89,6 +101,12 @@ class HttpServer(uvicorn.Server):
         for connection in self._unread.look((each, size) for each, size in waiting if size):
             # To close it would wait for its client to read.
             connection.transport.abort()
+
+    def _tell_refused(self) -> None:
+        """Log what a flood of connections has cost: one line, since they may be thousands a second."""
+        refused, self.limits.refused = self.limits.refused, 0
+        if refused:
+            log.warning("connections_refused", connections=refused, open=len(self.limits))
 
 
 class _Unchanged:

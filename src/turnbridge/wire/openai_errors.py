@@ -20,6 +20,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.RequestError: Shape(400, "invalid_request_error"),
     errors.InvalidRequest: Shape(400, "invalid_request_error"),
     errors.RequestTooLarge: Shape(413, "invalid_request_error"),
+    errors.HeadersTooLarge: Shape(431, "invalid_request_error"),
     errors.RequestTimeout: Shape(408, "invalid_request_error"),
     errors.ModelNotFound: Shape(404, "invalid_request_error"),
     errors.NotFound: Shape(404, "invalid_request_error"),
@@ -38,6 +39,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.UpstreamOverloaded: Shape(503, "server_error"),
     errors.BackendUnavailable: Shape(503, "server_error"),
     errors.BackendLost: Shape(503, "server_error"),
+    errors.GatewayOverloaded: Shape(503, "server_error"),
     errors.CodexActed: Shape(502, "server_error"),
     errors.TurnTimeout: Shape(504, "server_error"),
     errors.InternalFault: Shape(500, "server_error"),
@@ -77,7 +79,8 @@ def _shape(error: errors.GatewayError) -> Shape:
 def error_headers(error: errors.GatewayError) -> dict[str, str]:
     """Return the headers that belong to this error."""
     if error.retry_after is not None:
-        return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+        retry_after = {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+        return {**retry_after, "connection": "close"} if isinstance(error, errors.GatewayOverloaded) else retry_after
     if isinstance(error, errors.InvalidApiKey):
         return {"www-authenticate": "Bearer"}
     if isinstance(error, errors.RequestTimeout):
