@@ -24,7 +24,8 @@ from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web import background
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
-from turnbridge.web.background import LOST, BackgroundRuns, EventStream, Run, kept_frames, lost
+from turnbridge.web.background import LOST, BackgroundRuns, Run, last_frames, lost
+from turnbridge.web.frame_log import EventStream
 from turnbridge.web.output_mode import Runner
 from turnbridge.web.state import Past, State
 from turnbridge.web.writers import named_frames
@@ -73,48 +74,11 @@ async def collected(source: AsyncIterator[bytes]) -> bytes:
         return b"".join([piece async for piece in source])
 
 
-@pytest.mark.parametrize("position", range(6))
-async def test_who_comes_after_the_end_reads_from_any_event_on(run: Run, position: int) -> None:
-    run.add([event(number) for number in range(4)])
-    run.end()
-    assert await collected(run.read(position)) == frames(*range(position, 4))
-
-
-async def test_who_comes_early_reads_as_it_is_written(run: Run) -> None:
-    run.add([event(0)])
-    reader = run.read(0)
-    assert await anext(reader) == frames(0)
-    for number in (1, 2):
-        waiting = asyncio.ensure_future(anext(reader))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        run.add([event(number)])
-        assert await waiting == frames(number)
-    run.add([event(3)])
-    run.end()
-    assert await collected(reader) == frames(3)
-
-
-async def test_many_readers_at_different_places_read_the_same(run: Run) -> None:
-    readers = [asyncio.ensure_future(collected(run.read(position))) for position in (0, 2, 5)]
-    for number in range(6):
-        run.add([event(number)])
-        await asyncio.sleep(0)
-    run.end()
-    assert await asyncio.gather(*readers) == [frames(*range(6)), frames(*range(2, 6)), frames(5)]
-
-
-@pytest.mark.parametrize("after", range(-1, 5))
-async def test_a_stream_that_was_kept_goes_on_after_any_event(after: int) -> None:
-    kept = zlib.compress(frames(0, 1, 2, 3))
-    assert kept_frames(RECORD, kept, after) == frames(*range(after + 1, 4))
-
-
 async def test_a_stream_that_was_lost_still_has_its_end() -> None:
     body: JsonObject = {"id": "resp_1", "status": "cancelled"}
     record = ResponseRecord(id="resp_1", owner="me", created_at=1, status="cancelled", background=True, body=body)
     last: JsonObject = {"type": "response.incomplete", "sequence_number": 8, "response": body}
-    assert kept_frames(record, None, 7) == named_frames([last])
+    assert last_frames(record, 7) == named_frames([last])
 
 
 async def test_a_lost_stream_of_a_response_that_failed_says_why() -> None:
@@ -124,7 +88,7 @@ async def test_a_lost_stream_of_a_response_that_failed_says_why() -> None:
         {"type": "error", "sequence_number": 8, **error, "error": {"type": "server_error", **error}},
         {"type": "response.failed", "sequence_number": 9, "response": failed.body},
     ]
-    frames = kept_frames(failed, None, 7)
+    frames = last_frames(failed, 7)
     assert [json.loads(frame.split(b"data: ")[1]) for frame in frames.split(b"\n\n")[:-1]] == ending
 
 
@@ -162,7 +126,7 @@ async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
         await asyncio.sleep(0)
     await (runs.cancel(started) if how == "cancel" else runs.aclose())
     kept = await store.response("me", "resp_1")
-    assert (started.ended, runs.find("me", "resp_1"), kept and kept.status) == (True, None, status)
+    assert (started.log.ended, runs.find("me", "resp_1"), kept and kept.status) == (True, None, status)
     await store.aclose()
 
 
@@ -190,11 +154,13 @@ class Counted:
         self.turns: list[tuple[Usage, str]] = []
         finish = store.finish_response
 
-        async def finish_response(record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None) -> bool:
+        async def finish_response(
+            record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None, conversation: str | None
+        ) -> bool:
             self.keeping.set()
             await self.may_keep.wait()
             self.kept.append(record.status)
-            return await finish(record, outputs=outputs, events=events)
+            return await finish(record, outputs=outputs, events=events, conversation=conversation)
 
         monkeypatch.setattr(store, "finish_response", finish_response)
         state = State(store, OpenCalls(ttl_s=1))
@@ -210,7 +176,7 @@ class Counted:
 
 def endings(run: Run) -> list[str]:
     """Return the events of a stream after which nothing may come."""
-    told = [json.loads(frame.split(b"data: ")[1])["type"].removeprefix("response.") for frame in run.frames]
+    told = [json.loads(frame.split(b"data: ")[1])["type"].removeprefix("response.") for frame in run.log.frames]
     return [name for name in told if name in ("completed", "incomplete", "failed", "error")]
 
 
@@ -246,8 +212,8 @@ async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
     store = await open_store(store_url(tmp_path))
     counted = Counted(store, monkeypatch)
     started = await counted.begin(Answering(), run)
-    asking = asyncio.ensure_future(counted.runs.find_unmade("me", "resp_1"))
-    reading = asyncio.ensure_future(collected(started.read(0)))
+    asking = asyncio.ensure_future(counted.runs.find_unkept("me", "resp_1"))
+    reading = asyncio.ensure_future(collected(started.log.read(0)))
     for _ in range(5):
         await asyncio.sleep(0)
     early = endings(started), asking.done(), reading.done()
@@ -256,7 +222,7 @@ async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
     assert early == ([], False, False)
     kept, events = await store.response("me", "resp_1"), await store.response_events("me", "resp_1")
     assert (endings(started), found, kept and kept.status) == (["completed"], None, "completed")
-    assert (told, zlib.decompress(events or b"")) == (b"".join(started.frames),) * 2
+    assert (told, zlib.decompress(events or b"")) == (b"".join(started.log.frames),) * 2
     await store.aclose()
 
 
@@ -312,7 +278,7 @@ async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
     outcomes = iter(["down", "down", "", "down", "locked", "locked"])
     all_seen = asyncio.Event()
 
-    async def lost_responses(_now: float) -> list[ResponseRecord]:
+    async def lost_responses() -> list[ResponseRecord]:
         outcome = next(outcomes, None)
         if outcome is None:
             all_seen.set()
@@ -350,18 +316,18 @@ def streamed(
 
 async def test_frames_are_sent_as_they_come(run: Run) -> None:
     run.add([event(0)])
-    async with streamed(run.read(0)) as exchange:
+    async with streamed(run.log.read(0)) as exchange:
         status, headers = await exchange.begin()
         assert (status, dict(headers)["x-turnbridge-model"]) == (200, "gpt-5.5")
         assert await exchange.chunk() == frames(0)
         run.add([event(1)])
         assert await exchange.chunk() == frames(1)
-        run.end()
+        run.log.end()
         assert [await exchange.chunk(), await exchange.chunk()] == [b"", None]
 
 
 async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
-    async with streamed(run.read(0), keepalive_s=0.01) as exchange:
+    async with streamed(run.log.read(0), keepalive_s=0.01) as exchange:
         await exchange.begin()
         assert await exchange.chunk() == b": keepalive\n\n"
         run.add([event(0)])
@@ -376,8 +342,8 @@ async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
 )
 async def test_a_reader_that_wants_no_signs_of_life_gets_none(run: Run, headers: dict[str, str], query: bytes) -> None:
     async with (
-        streamed(run.read(0), keepalive_s=0.01) as usual,
-        streamed(run.read(0), keepalive_s=0.01, headers=headers, query=query) as silent,
+        streamed(run.log.read(0), keepalive_s=0.01) as usual,
+        streamed(run.log.read(0), keepalive_s=0.01, headers=headers, query=query) as silent,
     ):
         await silent.begin()
         await usual.begin()
@@ -390,12 +356,12 @@ async def test_a_reader_that_wants_no_signs_of_life_gets_none(run: Run, headers:
 
 
 async def test_a_reader_that_leaves_changes_nothing_for_the_others(run: Run) -> None:
-    async with streamed(run.read(0)) as exchange:
+    async with streamed(run.log.read(0)) as exchange:
         await exchange.begin()
         exchange.leave()
     run.add([event(0)])
-    run.end()
-    assert await collected(run.read(0)) == frames(0)
+    run.log.end()
+    assert await collected(run.log.read(0)) == frames(0)
 
 
 async def test_a_reader_that_fails_is_heard() -> None:
