@@ -2,23 +2,17 @@
 
 import asyncio
 import contextlib
-import os
-import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from soak.processes import descendants
 from tests.store.samples import EMPTY, OWNER, conversation, items, names_of, response, rows, say
+from tests.support.hanging_store import hanging
 from turnbridge.store import guarded
 from turnbridge.store.database import Database
 from turnbridge.store.guarded import GuardedDatabase
@@ -49,39 +43,6 @@ async def gateway_store(url: str) -> AsyncIterator[SqlStore]:
     await store.aclose()
 
 
-@contextlib.contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Hold the lock of a SQLite file."""
-    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as stranger:
-        stranger.execute("BEGIN EXCLUSIVE")
-        yield
-
-
-@contextlib.contextmanager
-def paused(server: int) -> Iterator[None]:
-    """Stop all processes of a server."""
-    stopped = [server, *descendants(server)]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-
-
-@pytest.fixture
-async def hanging(url: str) -> Callable[[], AbstractContextManager[None]]:
-    """Return what lets the database hang for a while: writers of SQLite, everybody in Postgres."""
-    file = sqlite_file(url)
-    if file is not None:
-        return partial(locked, file)
-    operator = await asyncpg.connect(url)
-    directory = Path(await operator.fetchval("SHOW data_directory"))
-    await operator.close()
-    return partial(paused, int((directory / "postmaster.pid").read_text().split()[0]))
-
-
 def refused_at_once(call: Coroutine[Any, Any, object]) -> bool:
     """Tell whether a call fails before it waits for anything."""
     try:
@@ -101,11 +62,9 @@ async def until_back(store: SqlStore) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_database_that_hangs_is_waited_for_once_until_it_is_back(
-    url: str, gateway_store: SqlStore, hanging: Callable[[], AbstractContextManager[None]]
-) -> None:
+async def test_a_database_that_hangs_is_waited_for_once_until_it_is_back(url: str, gateway_store: SqlStore) -> None:
     with capture_logs() as logs:
-        with hanging():
+        with await hanging(url):
             async with asyncio.timeout(BOUND_S):
                 failures = await asyncio.gather(
                     *(say(gateway_store, f"r{number}", ["c"], ["d"]) for number in range(20)), return_exceptions=True
@@ -125,10 +84,8 @@ async def test_a_database_that_hangs_is_waited_for_once_until_it_is_back(
     assert await names_of(gateway_store, "after") == (["a", "b", "c"], ["d"])
 
 
-async def test_a_store_that_hangs_does_not_hold_up_the_end(
-    url: str, gateway_store: SqlStore, hanging: Callable[[], AbstractContextManager[None]]
-) -> None:
-    with hanging():
+async def test_a_store_that_hangs_does_not_hold_up_the_end(url: str, gateway_store: SqlStore) -> None:
+    with await hanging(url):
         writing = asyncio.ensure_future(say(gateway_store, "r1", ["c"], ["d"]))
         await asyncio.sleep(0)
         async with asyncio.timeout(BOUND_S):

@@ -6,7 +6,9 @@ import json
 import time
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -16,7 +18,7 @@ from tests.web.asgi_driver import Exchange
 from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord, Store
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import Served
-from turnbridge.store.open import open_store, store_url
+from turnbridge.store.open import SqlStore, open_store, store_url
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.events import TurnCompleted, TurnEvent, Usage
 from turnbridge.turn.items import JsonObject
@@ -294,6 +296,173 @@ async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
         watching.cancel()
         await asyncio.wait((watching,))
     assert [line["reason"] for line in logged] == ["down", "down", "locked"]
+    await store.aclose()
+
+
+async def ended_elsewhere(directory: Path, how: str) -> ResponseRecord:
+    """End the response as another gateway does."""
+    store = await open_store(store_url(directory))
+    running = await store.response("me", "resp_1")
+    assert running is not None
+    if how == "cancelled":
+        ended = replace(running, status="cancelled", body={**running.body, "status": "cancelled"})
+        assert await store.finish_response(ended)
+    else:
+        ended = lost(running)
+        assert await store.extend_leases([running.id], -1)
+        assert await store.end_lost_response(ended)
+    await store.aclose()
+    return ended
+
+
+@pytest.mark.parametrize(("how", "told"), [("cancelled", ["incomplete"]), ("lost", ["error", "failed"])])
+async def test_a_run_that_somebody_else_has_ended_is_told_as_they_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, how: str, told: list[str]
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    counted = Counted(store, monkeypatch)
+    started = await counted.begin(Answering(), run)
+    reading = asyncio.ensure_future(collected(started.log.read(0)))
+    ended = await ended_elsewhere(tmp_path, how)
+    counted.may_keep.set()
+    await reading
+    assert endings(started) == told
+    assert (await counted.runs.cancel(started), await store.response("me", "resp_1")) == (ended.body, ended)
+    numbers = [json.loads(frame.split(b"data: ")[1])["sequence_number"] for frame in started.log.frames]
+    assert numbers == list(range(len(numbers)))
+    await store.aclose()
+
+
+class Outage:
+    """A store that keeps the end of no response until it is over."""
+
+    def __init__(self, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.over = False
+        finish = store.finish_response
+
+        async def finish_response(record: ResponseRecord, **ending: Any) -> bool:
+            if not self.over:
+                raise BackendUnavailable("down", code="store_unavailable")
+            return await finish(record, **ending)
+
+        monkeypatch.setattr(store, "finish_response", finish_response)
+        monkeypatch.setattr(background, "KEEP_RETRY_S", 0.01)
+        self.runs = BackgroundRuns(State(store, OpenCalls(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
+
+    async def begin(self, run: Run) -> Run:
+        asked = TurnRequest(model="gpt-5.5", items=())
+        started = await self.runs.start(Answering(), PAST, asked, run.encoder, contextlib.nullcontext(0.0))
+        async with asyncio.timeout(25):
+            await started.tried.wait()
+        return started
+
+
+async def test_an_end_that_cannot_be_kept_is_told_while_nobody_else_can_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    with capture_logs() as logged:
+        started = await outage.begin(run)
+        assert endings(started) == ["completed"]
+        assert await outage.runs.find_unkept("me", "resp_1") is started
+        assert (await outage.runs.cancel(started))["status"] == "completed"
+        outage.over = True
+        await asyncio.wait((started.ending,))
+    kept = await store.response("me", "resp_1")
+    assert (kept and kept.status, await outage.runs.find_unkept("me", "resp_1")) == ("completed", None)
+    assert [line["event"] for line in logged] == ["response_waits_for_store", "background_response"]
+    await store.aclose()
+
+
+async def test_an_end_that_somebody_else_may_have_replaced_waits_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setattr(background, "LEASE_S", 0.0)
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    started = await outage.begin(run)
+    for asking in (outage.runs.find_unkept("me", "resp_1"), outage.runs.cancel(started)):
+        with pytest.raises(BackendUnavailable) as caught:
+            await asking
+        assert caught.value.error_code == "store_unavailable"
+    assert endings(started) == []
+    running = await store.response("me", "resp_1")
+    assert running is not None
+    assert await store.end_lost_response(lost(running))
+    outage.over = True
+    await asyncio.wait((started.ending,))
+    assert (endings(started), started.response["status"]) == (["error", "failed"], "failed")
+    await store.aclose()
+
+
+async def test_no_more_responses_are_begun_while_too_much_waits_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setattr(background, "MOST_WAITING_BYTES", 100)
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    started = await outage.begin(run)
+    asked = TurnRequest(model="gpt-5.5", items=())
+    other = ResponseEncoder(
+        decode({"model": "gpt-5.5", "input": "Hi"}), MODEL, response_id="resp_2", created_at=1, stored=True
+    )
+    with pytest.raises(BackendUnavailable, match="wait for the store"):
+        await outage.runs.start(Answering(), PAST, asked, other, contextlib.nullcontext(0.0))
+    outage.over = True
+    await asyncio.wait((started.ending,))
+    second = await outage.runs.start(Answering(), PAST, asked, other, contextlib.nullcontext(0.0))
+    await asyncio.wait((second.ending,))
+    assert endings(second) == ["completed"]
+    await store.aclose()
+
+
+async def test_a_gateway_that_ends_before_its_store_is_back_says_what_it_could_not_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    with capture_logs() as logged:
+        await outage.begin(run)
+        async with asyncio.timeout(25):
+            await outage.runs.aclose()
+    assert [line["event"] for line in logged if line["log_level"] == "error"] == ["response_not_kept"]
+    await store.aclose()
+
+
+async def test_a_response_of_another_gateway_is_lost_only_after_a_while_without_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    runs = BackgroundRuns(State(store, OpenCalls(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
+    await store.add_response(RECORD, continues=None, inputs=[], lease_s=-1)
+    looks = 0
+    up_and_down, stays_up = asyncio.Event(), asyncio.Event()
+    lost_responses = store.lost_responses
+
+    async def looked() -> Sequence[ResponseRecord]:
+        nonlocal looks
+        looks += 1
+        if looks == 20:
+            up_and_down.set()
+            await stays_up.wait()
+        elif looks % 2 and looks < 20:
+            raise BackendUnavailable("down")
+        return await lost_responses()
+
+    monkeypatch.setattr(store, "lost_responses", looked)
+    monkeypatch.setattr(background, "RENEWAL_S", 0.01)
+    monkeypatch.setattr(background, "GRACE_S", 0.015)
+    watching = asyncio.ensure_future(runs.watch())
+    async with asyncio.timeout(25):
+        await up_and_down.wait()
+        before = await store.response("me", "resp_1")
+        stays_up.set()
+        while (after := await store.response("me", "resp_1")) == RECORD:
+            pass
+    watching.cancel()
+    await asyncio.wait((watching,))
+    assert (before, after) == (RECORD, lost(RECORD))
     await store.aclose()
 
 
