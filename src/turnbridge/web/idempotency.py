@@ -244,6 +244,7 @@ class AnswerOnce:
         if found is None:
             await self._run(_Recording(identity, fingerprint, context_of(scope)), body, scope, receive, send)
         else:
+            del body  # A client that reads slowly would hold it all the while.
             _mark_repeat(scope, found.context, b"replayed" if found.over else b"joined")
             await self._serve(found, receive, send)
 
