@@ -24,7 +24,7 @@ from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.settings import Settings
-from turnbridge.store.open import SqlStore, store_at, store_url
+from turnbridge.store.open import SqlStore, guarded_store, store_url
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.trace.pipe import TracePipe
 from turnbridge.trace.record import Redaction
@@ -178,7 +178,7 @@ def _store(settings: Settings) -> SqlStore | None:
     """Return what answers are kept in, unless nothing is to be kept."""
     if settings.store_ttl_days == 0:
         return None
-    return store_at(settings.database_url or store_url(settings.data_dir))
+    return guarded_store(settings.database_url or store_url(settings.data_dir))
 
 
 async def _look_after(store: SqlStore, settings: Settings) -> None:

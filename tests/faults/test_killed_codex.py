@@ -129,6 +129,21 @@ async def test_a_stream_that_has_begun_hears_of_the_death_once_and_at_once(
                 assert await asked == DIED_LATER
 
 
+@pytest.mark.parametrize("background", [False, True], ids=["streamed", "background"])
+async def test_a_response_that_a_death_ends_leaves_nothing_in_its_conversation(real: Bridge, background: bool) -> None:
+    async with nothing_left(real), an_undisturbed_turn(real), client(real.url, API_KEY) as http:
+        beside = the_other(real)
+        script(real, hurt=[begun()])
+        talk = (await http.post("/v1/conversations", json={})).json()["id"]
+        asking: JsonObject = {**body(RESPONSES, "hurt", stream=True), "conversation": talk, "background": background}
+        heard = Answer()
+        asked = asyncio.ensure_future(ask(http, RESPONSES, asking, heard=heard))
+        await until(lambda: heard.text == "Begun")
+        os.kill(the_other(real, beside).process.pid, signal.SIGKILL)
+        assert await asked == DIED_LATER
+        assert (await http.get(f"/v1/conversations/{talk}/items")).json()["data"] == []
+
+
 @BOTH_SIGNALS
 @BOTH_APIS
 async def test_a_turn_that_waited_for_a_tool_in_a_dead_codex_is_replayed(

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +117,10 @@ async def test_whoever_hears_of_its_end_can_continue_it_at_once(
     keeping, may_keep = asyncio.Event(), asyncio.Event()
     finish = Responses.finish_response
 
-    async def finish_response(
-        store: Responses, record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None
-    ) -> bool:
+    async def finish_response(store: Responses, record: ResponseRecord, **ending: Any) -> bool:
         keeping.set()
         await may_keep.wait()
-        return await finish(store, record, outputs=outputs, events=events)
+        return await finish(store, record, **ending)
 
     monkeypatch.setattr(Responses, "finish_response", finish_response)
     bridge.script(answer(message("one")), answer(message("two")))
@@ -407,14 +404,15 @@ async def test_those_of_a_gateway_that_is_gone_have_failed_once_their_lease_is_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "RENEWAL_S", 0.05)
+    monkeypatch.setattr(background, "GRACE_S", 0.2)
     async with running_bridge(tmp_path) as bridge:
         bridge.says("one")
         made, _ = await respond(bridge, "hi")
     body: JsonObject = made.to_dict()  # type: ignore[assignment]
     store = await open_store(store_url(tmp_path))
     asked = [KeptItem(id="msg_left", body={"role": "user", "content": "hi"})]
-    for name, lease in (("resp_lost", time.time() - 1), ("resp_elsewhere", time.time() + 600)):
-        await store.add_response(left_behind(name, body), continues=None, inputs=asked, lease_until=lease)
+    for name, lease_s in (("resp_lost", -1), ("resp_elsewhere", 600)):
+        await store.add_response(left_behind(name, body), continues=None, inputs=asked, lease_s=lease_s)
     await store.aclose()
     async with running_bridge(tmp_path) as bridge:
         lost = await ended(bridge, "resp_lost")

@@ -23,11 +23,13 @@ from tests.support.state_clients import (
     user,
 )
 from tests.support.tool_clients import declared, weather_call
-from turnbridge.demo.replies import Reply, Wait, answer, message, reasoning
+from turnbridge.demo.replies import Hangup, Reply, StreamReply, Wait, answer, created, message, reasoning
+from turnbridge.engine.records import RUNNING
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
+PATIENCE_S = 25
 ENCRYPTED: Any = ["reasoning.encrypted_content"]
 
 
@@ -200,6 +202,80 @@ async def test_a_response_that_is_not_kept_is_not_added(kept: Bridge) -> None:
     response, _ = await respond(kept, "second", conversation=made.id, store=False)
     assert (response.output_text, shown(kept)) == ("one", [user("first"), user("second")])
     assert texts((await kept.client.conversations.items.list(made.id)).data) == ["first"]
+
+
+HALF = StreamReply(steps=(created(), message("whole", pieces=["half", Hangup()])))
+
+
+@pytest.mark.parametrize("how", ["whole", "streamed", "background"])
+async def test_a_response_that_fails_leaves_nothing_in_its_conversation(kept: Bridge, how: str) -> None:
+    made = await kept.client.conversations.create(items=[said("begun")])
+    kept.script(HALF, answer(message("two")))
+    wanted: Any = {"model": MODEL, "input": "first", "conversation": made.id}
+    failed_id = ""
+
+    async def read() -> None:
+        nonlocal failed_id
+        async for event in await kept.client.responses.create(**wanted, stream=True):
+            if event.type == "response.created":
+                failed_id = event.response.id
+
+    if how == "background":
+        failed_id = (await kept.client.responses.create(**wanted, background=True)).id
+        async with asyncio.timeout(PATIENCE_S):
+            while (failed := await kept.client.responses.retrieve(failed_id)).status in RUNNING:
+                pass
+        assert failed.status == "failed"
+    elif how == "streamed":
+        with pytest.raises(openai.APIError):
+            await read()
+    else:
+        with pytest.raises(openai.APIError):
+            await kept.client.responses.create(**wanted)
+    items = kept.client.conversations.items
+    assert texts((await items.list(made.id)).data) == ["begun"]
+    await respond(kept, "second", conversation=made.id)
+    assert shown(kept) == [user("begun"), user("second")]
+    assert texts((await items.list(made.id, order="asc")).data) == ["begun", "second", "two"]
+    if failed_id:
+        # The response itself is kept, and knows what it was made from.
+        listed = [item async for item in kept.client.responses.input_items.list(failed_id, order="asc")]
+        assert texts(listed) == ["begun", "first"]  # type: ignore[arg-type]
+        kept.says("other two")
+        await respond(kept, "other second", previous_response_id=failed_id)
+        assert shown(kept) == [user("begun"), user("first"), user("other second")]
+
+
+async def test_a_response_that_is_cancelled_leaves_nothing_in_its_conversation(kept: Bridge) -> None:
+    made = await kept.client.conversations.create(items=[said("begun")])
+    gate = asyncio.Event()
+    kept.script(answer(Wait(gate=gate), message("one")))
+    running = await kept.client.responses.create(model=MODEL, input="first", conversation=made.id, background=True)
+    await kept.model.until(lambda model: model.active == 1)
+    assert texts((await kept.client.conversations.items.list(made.id)).data) == ["begun"]
+    await kept.client.responses.cancel(running.id)
+    assert texts((await kept.client.conversations.items.list(made.id)).data) == ["begun"]
+
+
+async def test_a_response_in_the_background_is_added_to_its_conversation_at_its_end(kept: Bridge) -> None:
+    made = await kept.client.conversations.create(items=[said("begun")])
+    gate = asyncio.Event()
+    kept.script(answer(Wait(gate=gate), message("one")))
+    running = await kept.client.responses.create(model=MODEL, input="first", conversation=made.id, background=True)
+    await kept.client.conversations.items.create(made.id, items=[said("meanwhile")])
+    gate.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while (await kept.client.responses.retrieve(running.id)).status in RUNNING:
+            pass
+    listed = await kept.client.conversations.items.list(made.id, order="asc")
+    assert texts(listed.data) == ["begun", "meanwhile", "first", "one"]
+
+
+async def test_a_response_that_was_cut_off_is_added_as_far_as_it_went(kept: Bridge) -> None:
+    made = await kept.client.conversations.create()
+    kept.script(answer(message("one two STOP three")))
+    await respond(kept, "first", conversation=made.id, extra_body={"stop": "STOP"})
+    assert texts((await kept.client.conversations.items.list(made.id, order="asc")).data) == ["first", "one two "]
 
 
 async def test_responses_stay_when_their_conversation_is_deleted(kept: Bridge) -> None:

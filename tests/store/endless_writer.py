@@ -67,7 +67,7 @@ async def _write(store: SqlStore, name: str, response_id: str) -> None:
             await store.add_response(whole, continues=None, inputs=inputs, outputs=outputs, conversation=name)
         case _:
             running = response(response_id, status=IN_PROGRESS, asked=asked, said=0)
-            await store.add_response(running, continues=None, inputs=inputs, lease_until=1)
+            await store.add_response(running, continues=None, inputs=inputs, lease_s=1)
             assert await store.finish_response(whole, outputs=outputs, events=b"x" * said)
 
 

@@ -1,8 +1,9 @@
 """Any sequence of calls does what it does to a few Python objects, on both databases."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -13,7 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.store.conftest import empty
 from tests.store.samples import OWNER, conversation, items, response
-from turnbridge.engine.records import CANCELLED, IN_PROGRESS, RUNNING, ConversationRecord, KeptItem, ResponseRecord
+from turnbridge.engine.records import (
+    CANCELLED,
+    IN_PROGRESS,
+    RUNNING,
+    ConversationRecord,
+    ItemPage,
+    ItemQuery,
+    KeptItem,
+    ResponseRecord,
+)
 from turnbridge.store.open import open_store, store_url
 
 # Picks one of those that are there, whatever their number.
@@ -47,6 +57,8 @@ class Answer:
     record: ResponseRecord
     segment: Segment
     events: bytes | None = None
+    talk: str | None = None
+    """The conversation that it belongs to when it has ended."""
 
 
 @dataclass
@@ -94,31 +106,49 @@ class StoreMachine(RuleBasedStateMachine):
         """Keep a response, by itself or after another one."""
         before = None if fresh else chosen(self.answers, after)
         parent = None if before is None else self.answers[before].segment
-        self._keep(Segment(parent, self._items(asked), [] if runs else self._items(said)), runs, after=before)
+        segment = Segment(parent, self._items(asked), [] if runs else self._items(said))
+        self._keep(segment, runs, continues=None if before is None else self._segment_of(before))
 
     @precondition(lambda self: self.talks)
-    @rule(asked=SOME, said=SOME, runs=st.booleans(), where=CHOICE)
-    def answer_in_conversation(self, asked: int, said: int, runs: bool, where: int) -> None:
+    @rule(asked=SOME, said=SOME, where=CHOICE)
+    def answer_in_conversation(self, asked: int, said: int, where: int) -> None:
         """Keep a response at the end of a conversation."""
         talk = self.talks[picked(self.talks, where)]
-        segment = Segment(talk.head, self._items(asked), [] if runs else self._items(said))
-        self._keep(segment, runs, conversation=talk.record.id)
+        segment = Segment(talk.head, self._items(asked), self._items(said))
+        self._keep(segment, False, conversation=talk.record.id)
         talk.head, talk.changed_at = segment, self._time
 
-    def _keep(self, segment: Segment, runs: bool, *, after: str | None = None, conversation: str | None = None) -> None:
+    @precondition(lambda self: self.talks)
+    @rule(asked=SOME, where=CHOICE)
+    def run_beside_conversation(self, asked: int, where: int) -> None:
+        """Keep a response that runs, and that is to be the end of a conversation."""
+        talk = self.talks[picked(self.talks, where)]
+        history = self._runner.run(self.store.conversation_history(OWNER, talk.record.id))
+        assert history is not None
+        self._keep(Segment(talk.head, self._items(asked)), True, continues=history.segment, talk=talk.record.id)
+
+    def _keep(
+        self,
+        segment: Segment,
+        runs: bool,
+        *,
+        continues: int | None = None,
+        conversation: str | None = None,
+        talk: str | None = None,
+    ) -> None:
         name = self._name("r")
         record = response(name, status=IN_PROGRESS if runs else "completed", created_at=self._time)
         self._runner.run(
             self.store.add_response(
                 record,
-                continues=None if after is None else self._segment_of(after),
+                continues=continues,
                 inputs=segment.inputs,
                 outputs=segment.outputs,
                 conversation=conversation,
-                lease_until=1.0 if runs else None,
+                lease_s=1.0 if runs else None,
             )
         )
-        self.answers[name] = Answer(record, segment)
+        self.answers[name] = Answer(record, segment, talk=talk)
 
     @precondition(lambda self: self.answers)
     @rule(which=CHOICE, said=SOME, cancelled=st.booleans())
@@ -131,10 +161,14 @@ class StoreMachine(RuleBasedStateMachine):
             assert self._runner.run(self.store.finish_response(record)) == runs
         else:
             record = replace(answer.record, status="completed", body={"said": said})
-            outputs = self._items(said)
-            assert self._runner.run(self.store.finish_response(record, outputs=outputs, events=b"e" * said)) == runs
+            outputs, events = self._items(said), b"e" * said
+            finishing = self.store.finish_response(record, outputs=outputs, events=events, conversation=answer.talk)
+            assert self._runner.run(finishing) == runs
             if runs:
-                answer.segment.outputs, answer.events = outputs, b"e" * said
+                answer.segment.outputs, answer.events = outputs, events
+                if (talk := self.talks.get(answer.talk or "")) is not None:
+                    answer.segment.parent = talk.head
+                    talk.head, talk.changed_at = answer.segment, self._time
         if runs:
             answer.record = record
 
@@ -220,17 +254,34 @@ class StoreMachine(RuleBasedStateMachine):
             assert history is not None
             assert list(history.inputs) == answer.segment.before() + answer.segment.inputs
             assert list(history.outputs) == answer.segment.outputs
+            assert await self.store.response_outputs(OWNER, name) == answer.segment.outputs
+            await self._compare_pages(partial(self.store.response_inputs, OWNER, name), list(history.inputs))
         for name, talk in self.talks.items():
             assert await self.store.conversation(OWNER, name) == talk.record
             told = await self.store.conversation_history(OWNER, name)
             assert told is not None
             assert list(told.inputs) == talk.head.before() + talk.head.inputs + talk.head.outputs
+            await self._compare_pages(partial(self.store.conversation_items, OWNER, name), list(told.inputs))
         needed = {one for answer in self.answers.values() for one in answer.segment.chain()}
         needed |= {one for talk in self.talks.values() for one in talk.head.chain()}
         figures = await self.store.figures()
         assert (figures.responses, figures.conversations) == (len(self.answers), len(self.talks))
         assert figures.items == sum(len(one.inputs) + len(one.outputs) for one in needed)
         assert len([line async for line in self.store.export() if line["kind"] == "segment"]) == len(needed)
+
+    async def _compare_pages(
+        self, page: Callable[[ItemQuery], Awaitable[ItemPage | None]], expected: list[KeptItem]
+    ) -> None:
+        for newest_first in (False, True):
+            listed: list[KeptItem] = []
+            more = True
+            while more:
+                after = listed[-1].id if listed else None
+                found = await page(ItemQuery(after=after, limit=3, newest_first=newest_first))
+                assert found is not None
+                listed += found.items
+                more = found.has_more
+            assert listed == (expected[::-1] if newest_first else expected)
 
 
 def chosen(names: dict[str, Answer] | dict[str, KeptItem], choice: int) -> str | None:

@@ -96,7 +96,7 @@ async def test_what_is_continued_while_it_is_removed_is_whole_or_refused(
 async def test_a_response_that_is_ended_and_cancelled_at_once_ends_once(store: SqlStore, other: SqlStore) -> None:
     for number in range(MANY):
         name = f"r{number}"
-        await store.add_response(response(name, status=IN_PROGRESS), continues=None, inputs=[], lease_until=1)
+        await store.add_response(response(name, status=IN_PROGRESS), continues=None, inputs=[], lease_s=1)
         finished, cancelled = await asyncio.gather(
             store.finish_response(response(name), outputs=items("b"), events=None),
             other.finish_response(response(name, status=CANCELLED)),

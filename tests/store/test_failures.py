@@ -10,10 +10,9 @@ import asyncpg
 import pytest
 
 from tests.store.samples import OWNER, chat, items, names_of, response, say
-from turnbridge.store import opening, sqlite
-from turnbridge.store.database import Database
+from turnbridge.store import sqlite
 from turnbridge.store.migrations import migrate
-from turnbridge.store.open import SqlStore, database_at, open_store, store_at, store_url
+from turnbridge.store.open import SqlStore, database_at, open_store, store_url
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -66,60 +65,6 @@ async def test_on_a_full_disk_nothing_is_half_written_and_reading_goes_on(tmp_pa
     await store.add_response(large, continues=None, inputs=items("c"))
     assert await names_of(store, "r2") == (["c"], [])
     await store.aclose()
-
-
-async def test_a_store_that_could_not_be_opened_is_tried_again_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_the_way = tmp_path / "data"
-    in_the_way.write_bytes(b"")
-    store = store_at(store_url(in_the_way))
-    for _ in range(2):
-        with pytest.raises(BackendUnavailable, match="The store cannot be used"):
-            await say(store, "r1", ["a"], ["b"])
-    in_the_way.unlink()
-    with pytest.raises(BackendUnavailable):
-        await say(store, "r1", ["a"], ["b"])
-    monkeypatch.setattr(opening, "PEACE_S", 0)
-    await say(store, "r1", ["a"], ["b"])
-    assert await names_of(store, "r1") == (["a"], ["b"])
-    await store.aclose()
-
-
-async def test_who_waits_for_a_server_that_does_not_answer_hears_it_with_the_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(opening, "PEACE_S", 0.1)
-    attempts = 0
-
-    async def slow() -> Database:
-        nonlocal attempts
-        attempts += 1
-        await asyncio.sleep(0.2)
-        raise BackendUnavailable("It does not answer.")
-
-    store = SqlStore(opening.OpeningDatabase(slow), now=lambda: 0)
-    failures = await asyncio.gather(*(say(store, "r1", ["a"], ["b"]) for _ in range(3)), return_exceptions=True)
-    assert [type(failure) for failure in failures] == [BackendUnavailable] * 3
-    assert attempts == 1
-
-
-async def test_a_failure_that_is_told_again_holds_on_to_nobody_who_heard_it_before(tmp_path: Path) -> None:
-    in_the_way = tmp_path / "data"
-    in_the_way.write_bytes(b"")
-    store = store_at(store_url(in_the_way))
-    depths: list[int] = []
-    for _ in range(4):
-        with pytest.raises(BackendUnavailable) as failure:
-            await say(store, "r1", ["a"], ["b"])
-        depths.append(len(failure.traceback))
-    assert depths[1:] == [depths[1]] * 3
-    await store.aclose()
-
-
-async def test_a_store_that_nobody_used_makes_no_file(tmp_path: Path) -> None:
-    await store_at(store_url(tmp_path)).aclose()
-    assert not await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
 
 
 async def test_a_file_that_somebody_else_never_lets_go_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

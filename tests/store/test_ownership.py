@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.store.samples import OWNER, STRANGER, call, chat, conversation, items, names_in, names_of, response, rows
-from turnbridge.engine.records import IN_PROGRESS, ChatQuery
+from turnbridge.engine.records import IN_PROGRESS, ChatQuery, ItemQuery
 from turnbridge.store.open import SqlStore
 from turnbridge.turn.errors import NotFound
 
@@ -25,6 +25,11 @@ ATTEMPTS: dict[str, tuple[Callable[[SqlStore], Awaitable[object]], object]] = {
     "calls": (lambda store: store.answers_with_calls(STRANGER, ["one"]), []),
     "conversation": (lambda store: store.conversation(STRANGER, "c"), None),
     "conversation history": (lambda store: store.conversation_history(STRANGER, "c"), None),
+    "conversation items": (lambda store: store.conversation_items(STRANGER, "c", ItemQuery()), None),
+    "conversation item": (lambda store: store.conversation_item(STRANGER, "c", "a"), None),
+    "inputs": (lambda store: store.response_inputs(STRANGER, "r1", ItemQuery()), None),
+    "outputs": (lambda store: store.response_outputs(STRANGER, "r1"), ()),
+    "end lost": (lambda store: store.end_lost_response(replace(response("run"), owner=STRANGER)), False),
     "update": (lambda store: store.update_conversation(STRANGER, "c", {}), False),
     "append": (lambda store: store.append_items(STRANGER, "c", items("x")), False),
     "delete item": (lambda store: store.delete_item(STRANGER, "c", "a"), False),
@@ -44,7 +49,7 @@ async def full(store: SqlStore) -> SqlStore:
     await store.add_response(
         response("r1"), continues=None, inputs=items("b"), outputs=[call("call", "one")], conversation="c"
     )
-    await store.add_response(response("run", status=IN_PROGRESS), continues=None, inputs=[], lease_until=100)
+    await store.add_response(response("run", status=IN_PROGRESS), continues=None, inputs=[], lease_s=-100)
     await store.add_chat(chat("chat"))
     return store
 

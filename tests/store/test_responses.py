@@ -1,6 +1,7 @@
 """Responses: what was kept is what is read, in any order of answers, branches and removals."""
 
 import random
+import time
 from dataclasses import replace
 from string import ascii_letters
 
@@ -85,7 +86,7 @@ async def test_a_branch_goes_by_itself(url: str, store: SqlStore) -> None:
 
 async def test_a_running_response_ends_with_its_outputs_and_its_stream(store: SqlStore) -> None:
     running = response("r1", status=IN_PROGRESS)
-    await store.add_response(running, continues=None, inputs=items("a"), lease_until=100)
+    await store.add_response(running, continues=None, inputs=items("a"), lease_s=100)
     assert await store.response(OWNER, "r1") == running
     assert await names_of(store, "r1") == (["a"], [])
     ended = replace(running, status="completed", body={"id": "r1", "output": []})
@@ -98,7 +99,7 @@ async def test_a_running_response_ends_with_its_outputs_and_its_stream(store: Sq
 async def test_a_response_ends_once(store: SqlStore) -> None:
     running = response("r1", status=QUEUED)
     cancelled, completed = (replace(running, status=status) for status in (CANCELLED, "completed"))
-    await store.add_response(running, continues=None, inputs=items("a"), lease_until=100)
+    await store.add_response(running, continues=None, inputs=items("a"), lease_s=100)
     assert await store.finish_response(cancelled)
     assert not await store.finish_response(cancelled)
     assert not await store.finish_response(completed, outputs=items("b"), events=b"x")
@@ -109,27 +110,54 @@ async def test_a_response_ends_once(store: SqlStore) -> None:
 
 async def test_a_response_that_was_removed_does_not_come_back_at_its_end(url: str, store: SqlStore) -> None:
     running = response("r1", status=IN_PROGRESS)
-    await store.add_response(running, continues=None, inputs=items("a"), lease_until=100)
+    await store.add_response(running, continues=None, inputs=items("a"), lease_s=100)
     await store.delete_response(OWNER, "r1")
     assert not await store.finish_response(replace(running, status="completed"), outputs=items("b"), events=None)
     assert await rows(url) == EMPTY
 
 
 async def test_a_lease_is_extended_while_a_response_runs_and_lost_without(store: SqlStore) -> None:
-    for name, until in (("r1", 100.5), ("r2", 200.0)):
+    for name, lease_s in (("r1", -1.5), ("r2", 200.0)):
         await store.add_response(
-            response(name, status=IN_PROGRESS), continues=None, inputs=items(name), lease_until=until
+            response(name, status=IN_PROGRESS), continues=None, inputs=items(name), lease_s=lease_s
         )
     await say(store, "done", [], [])
-    assert await store.lost_responses(100.5) == []
-    assert await store.lost_responses(150) == [response("r1", status=IN_PROGRESS)]
+    assert await store.lost_responses() == [response("r1", status=IN_PROGRESS)]
     assert await store.extend_leases(["r1", "done", "nobody"], 300) == {"r1"}
     assert await store.extend_leases([], 300) == set()
-    assert [lost.id for lost in await store.lost_responses(250)] == ["r2"]
+    assert await store.lost_responses() == []
+    assert await store.extend_leases(["r1", "r2"], -1) == {"r1", "r2"}
+    assert [lost.id for lost in await store.lost_responses()] == ["r1", "r2"]
     await store.finish_response(response("r2", status=CANCELLED))
     await store.finish_response(response("r1"), outputs=[], events=None)
-    assert await store.lost_responses(10_000) == []
+    assert await store.lost_responses() == []
     assert await store.extend_leases(["r1", "r2"], 20_000) == set()
+
+
+async def test_leases_count_by_the_clock_of_the_database(
+    url: str, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    today = time.time
+    fast = await open_store(url, now=lambda: today() + 3600)
+    await store.add_response(response("r1", status=IN_PROGRESS), continues=None, inputs=[], lease_s=30)
+    monkeypatch.setattr(time, "time", lambda: today() + 3600)
+    assert await fast.lost_responses() == []
+    assert not await fast.end_lost_response(response("r1", status="failed"))
+    await fast.aclose()
+
+
+async def test_a_lost_response_is_ended_only_while_its_lease_is_over(store: SqlStore) -> None:
+    running, failed = response("r1", status=IN_PROGRESS), response("r1", status="failed")
+    await store.add_response(running, continues=None, inputs=[], lease_s=-1)
+    assert await store.lost_responses() == [running]
+    # Its gateway is there after all.
+    await store.extend_leases(["r1"], 30)
+    assert not await store.end_lost_response(failed)
+    assert await store.response(OWNER, "r1") == running
+    await store.extend_leases(["r1"], -1)
+    assert [await store.end_lost_response(failed) for _ in range(2)] == [True, False]
+    assert await store.response(OWNER, "r1") == failed
+    assert not await store.finish_response(response("r1"))
 
 
 async def test_items_are_found_by_their_ids(store: SqlStore) -> None:

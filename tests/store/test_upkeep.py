@@ -52,7 +52,7 @@ async def test_the_figures_count_the_json_that_is_kept(store: SqlStore) -> None:
 async def test_the_size_follows_every_change(store: SqlStore) -> None:
     running = response("r1", status=IN_PROGRESS)
     await store.add_conversation(conversation("c"), items("a", "b"))
-    await store.add_response(running, continues=None, inputs=[], conversation="c", lease_until=1)
+    await store.add_response(running, continues=None, inputs=[], conversation="c", lease_s=1)
     await store.add_chat(chat("chat"))
     await store.update_chat(replace(chat("chat", topic="longer than before"), body={}))
     await store.update_conversation(OWNER, "c", {"topic": "another"})
@@ -79,7 +79,7 @@ async def test_what_is_too_old_is_removed_and_what_runs_stays(url: str, store: S
         await store.add_conversation(conversation(f"c-{name}", created_at=age), [])
         await store.add_chat(chat(f"chat-{name}", created_at=age))
     await store.add_response(
-        response("running", status=IN_PROGRESS, created_at=1), continues=None, inputs=[], lease_until=5
+        response("running", status=IN_PROGRESS, created_at=1), continues=None, inputs=[], lease_s=5
     )
     assert await store.prune(made_before=20) == Pruned(responses=1, conversations=1, chats=1)
     assert await store.prune(made_before=20) == NOTHING
@@ -194,7 +194,7 @@ async def test_more_than_a_batch_is_removed(url: str, store: SqlStore) -> None:
 async def test_everything_is_exported(store: SqlStore) -> None:
     await store.add_conversation(conversation("c"), items("a"))
     await store.add_response(
-        response("r1", status=IN_PROGRESS), continues=None, inputs=items("b"), conversation="c", lease_until=1
+        response("r1", status=IN_PROGRESS), continues=None, inputs=items("b"), conversation="c", lease_s=1
     )
     await store.finish_response(response("r1"), outputs=items("d"), events=b"data: \xff")
     await store.add_chat(chat("chat", topic="t"))

@@ -6,7 +6,9 @@ import json
 import time
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -16,7 +18,7 @@ from tests.web.asgi_driver import Exchange
 from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord, Store
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import Served
-from turnbridge.store.open import open_store, store_url
+from turnbridge.store.open import SqlStore, open_store, store_url
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.events import TurnCompleted, TurnEvent, Usage
 from turnbridge.turn.items import JsonObject
@@ -24,7 +26,8 @@ from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web import background
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
-from turnbridge.web.background import LOST, BackgroundRuns, EventStream, Run, kept_frames, lost
+from turnbridge.web.background import LOST, BackgroundRuns, Run, last_frames, lost
+from turnbridge.web.frame_log import EventStream
 from turnbridge.web.output_mode import Runner
 from turnbridge.web.state import Past, State
 from turnbridge.web.writers import named_frames
@@ -73,48 +76,11 @@ async def collected(source: AsyncIterator[bytes]) -> bytes:
         return b"".join([piece async for piece in source])
 
 
-@pytest.mark.parametrize("position", range(6))
-async def test_who_comes_after_the_end_reads_from_any_event_on(run: Run, position: int) -> None:
-    run.add([event(number) for number in range(4)])
-    run.end()
-    assert await collected(run.read(position)) == frames(*range(position, 4))
-
-
-async def test_who_comes_early_reads_as_it_is_written(run: Run) -> None:
-    run.add([event(0)])
-    reader = run.read(0)
-    assert await anext(reader) == frames(0)
-    for number in (1, 2):
-        waiting = asyncio.ensure_future(anext(reader))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        run.add([event(number)])
-        assert await waiting == frames(number)
-    run.add([event(3)])
-    run.end()
-    assert await collected(reader) == frames(3)
-
-
-async def test_many_readers_at_different_places_read_the_same(run: Run) -> None:
-    readers = [asyncio.ensure_future(collected(run.read(position))) for position in (0, 2, 5)]
-    for number in range(6):
-        run.add([event(number)])
-        await asyncio.sleep(0)
-    run.end()
-    assert await asyncio.gather(*readers) == [frames(*range(6)), frames(*range(2, 6)), frames(5)]
-
-
-@pytest.mark.parametrize("after", range(-1, 5))
-async def test_a_stream_that_was_kept_goes_on_after_any_event(after: int) -> None:
-    kept = zlib.compress(frames(0, 1, 2, 3))
-    assert kept_frames(RECORD, kept, after) == frames(*range(after + 1, 4))
-
-
 async def test_a_stream_that_was_lost_still_has_its_end() -> None:
     body: JsonObject = {"id": "resp_1", "status": "cancelled"}
     record = ResponseRecord(id="resp_1", owner="me", created_at=1, status="cancelled", background=True, body=body)
     last: JsonObject = {"type": "response.incomplete", "sequence_number": 8, "response": body}
-    assert kept_frames(record, None, 7) == named_frames([last])
+    assert last_frames(record, 7) == named_frames([last])
 
 
 async def test_a_lost_stream_of_a_response_that_failed_says_why() -> None:
@@ -124,7 +90,7 @@ async def test_a_lost_stream_of_a_response_that_failed_says_why() -> None:
         {"type": "error", "sequence_number": 8, **error, "error": {"type": "server_error", **error}},
         {"type": "response.failed", "sequence_number": 9, "response": failed.body},
     ]
-    frames = kept_frames(failed, None, 7)
+    frames = last_frames(failed, 7)
     assert [json.loads(frame.split(b"data: ")[1]) for frame in frames.split(b"\n\n")[:-1]] == ending
 
 
@@ -162,7 +128,7 @@ async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
         await asyncio.sleep(0)
     await (runs.cancel(started) if how == "cancel" else runs.aclose())
     kept = await store.response("me", "resp_1")
-    assert (started.ended, runs.find("me", "resp_1"), kept and kept.status) == (True, None, status)
+    assert (started.log.ended, runs.find("me", "resp_1"), kept and kept.status) == (True, None, status)
     await store.aclose()
 
 
@@ -190,11 +156,13 @@ class Counted:
         self.turns: list[tuple[Usage, str]] = []
         finish = store.finish_response
 
-        async def finish_response(record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None) -> bool:
+        async def finish_response(
+            record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None, conversation: str | None
+        ) -> bool:
             self.keeping.set()
             await self.may_keep.wait()
             self.kept.append(record.status)
-            return await finish(record, outputs=outputs, events=events)
+            return await finish(record, outputs=outputs, events=events, conversation=conversation)
 
         monkeypatch.setattr(store, "finish_response", finish_response)
         state = State(store, OpenCalls(ttl_s=1))
@@ -210,7 +178,7 @@ class Counted:
 
 def endings(run: Run) -> list[str]:
     """Return the events of a stream after which nothing may come."""
-    told = [json.loads(frame.split(b"data: ")[1])["type"].removeprefix("response.") for frame in run.frames]
+    told = [json.loads(frame.split(b"data: ")[1])["type"].removeprefix("response.") for frame in run.log.frames]
     return [name for name in told if name in ("completed", "incomplete", "failed", "error")]
 
 
@@ -246,8 +214,8 @@ async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
     store = await open_store(store_url(tmp_path))
     counted = Counted(store, monkeypatch)
     started = await counted.begin(Answering(), run)
-    asking = asyncio.ensure_future(counted.runs.find_unmade("me", "resp_1"))
-    reading = asyncio.ensure_future(collected(started.read(0)))
+    asking = asyncio.ensure_future(counted.runs.find_unkept("me", "resp_1"))
+    reading = asyncio.ensure_future(collected(started.log.read(0)))
     for _ in range(5):
         await asyncio.sleep(0)
     early = endings(started), asking.done(), reading.done()
@@ -256,7 +224,7 @@ async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
     assert early == ([], False, False)
     kept, events = await store.response("me", "resp_1"), await store.response_events("me", "resp_1")
     assert (endings(started), found, kept and kept.status) == (["completed"], None, "completed")
-    assert (told, zlib.decompress(events or b"")) == (b"".join(started.frames),) * 2
+    assert (told, zlib.decompress(events or b"")) == (b"".join(started.log.frames),) * 2
     await store.aclose()
 
 
@@ -312,7 +280,7 @@ async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
     outcomes = iter(["down", "down", "", "down", "locked", "locked"])
     all_seen = asyncio.Event()
 
-    async def lost_responses(_now: float) -> list[ResponseRecord]:
+    async def lost_responses() -> list[ResponseRecord]:
         outcome = next(outcomes, None)
         if outcome is None:
             all_seen.set()
@@ -328,6 +296,173 @@ async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
         watching.cancel()
         await asyncio.wait((watching,))
     assert [line["reason"] for line in logged] == ["down", "down", "locked"]
+    await store.aclose()
+
+
+async def ended_elsewhere(directory: Path, how: str) -> ResponseRecord:
+    """End the response as another gateway does."""
+    store = await open_store(store_url(directory))
+    running = await store.response("me", "resp_1")
+    assert running is not None
+    if how == "cancelled":
+        ended = replace(running, status="cancelled", body={**running.body, "status": "cancelled"})
+        assert await store.finish_response(ended)
+    else:
+        ended = lost(running)
+        assert await store.extend_leases([running.id], -1)
+        assert await store.end_lost_response(ended)
+    await store.aclose()
+    return ended
+
+
+@pytest.mark.parametrize(("how", "told"), [("cancelled", ["incomplete"]), ("lost", ["error", "failed"])])
+async def test_a_run_that_somebody_else_has_ended_is_told_as_they_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, how: str, told: list[str]
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    counted = Counted(store, monkeypatch)
+    started = await counted.begin(Answering(), run)
+    reading = asyncio.ensure_future(collected(started.log.read(0)))
+    ended = await ended_elsewhere(tmp_path, how)
+    counted.may_keep.set()
+    await reading
+    assert endings(started) == told
+    assert (await counted.runs.cancel(started), await store.response("me", "resp_1")) == (ended.body, ended)
+    numbers = [json.loads(frame.split(b"data: ")[1])["sequence_number"] for frame in started.log.frames]
+    assert numbers == list(range(len(numbers)))
+    await store.aclose()
+
+
+class Outage:
+    """A store that keeps the end of no response until it is over."""
+
+    def __init__(self, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.over = False
+        finish = store.finish_response
+
+        async def finish_response(record: ResponseRecord, **ending: Any) -> bool:
+            if not self.over:
+                raise BackendUnavailable("down", code="store_unavailable")
+            return await finish(record, **ending)
+
+        monkeypatch.setattr(store, "finish_response", finish_response)
+        monkeypatch.setattr(background, "KEEP_RETRY_S", 0.01)
+        self.runs = BackgroundRuns(State(store, OpenCalls(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
+
+    async def begin(self, run: Run) -> Run:
+        asked = TurnRequest(model="gpt-5.5", items=())
+        started = await self.runs.start(Answering(), PAST, asked, run.encoder, contextlib.nullcontext(0.0))
+        async with asyncio.timeout(25):
+            await started.tried.wait()
+        return started
+
+
+async def test_an_end_that_cannot_be_kept_is_told_while_nobody_else_can_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    with capture_logs() as logged:
+        started = await outage.begin(run)
+        assert endings(started) == ["completed"]
+        assert await outage.runs.find_unkept("me", "resp_1") is started
+        assert (await outage.runs.cancel(started))["status"] == "completed"
+        outage.over = True
+        await asyncio.wait((started.ending,))
+    kept = await store.response("me", "resp_1")
+    assert (kept and kept.status, await outage.runs.find_unkept("me", "resp_1")) == ("completed", None)
+    assert [line["event"] for line in logged] == ["response_waits_for_store", "background_response"]
+    await store.aclose()
+
+
+async def test_an_end_that_somebody_else_may_have_replaced_waits_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setattr(background, "LEASE_S", 0.0)
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    started = await outage.begin(run)
+    for asking in (outage.runs.find_unkept("me", "resp_1"), outage.runs.cancel(started)):
+        with pytest.raises(BackendUnavailable) as caught:
+            await asking
+        assert caught.value.error_code == "store_unavailable"
+    assert endings(started) == []
+    running = await store.response("me", "resp_1")
+    assert running is not None
+    assert await store.end_lost_response(lost(running))
+    outage.over = True
+    await asyncio.wait((started.ending,))
+    assert (endings(started), started.response["status"]) == (["error", "failed"], "failed")
+    await store.aclose()
+
+
+async def test_no_more_responses_are_begun_while_too_much_waits_for_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setattr(background, "MOST_WAITING_BYTES", 100)
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    started = await outage.begin(run)
+    asked = TurnRequest(model="gpt-5.5", items=())
+    other = ResponseEncoder(
+        decode({"model": "gpt-5.5", "input": "Hi"}), MODEL, response_id="resp_2", created_at=1, stored=True
+    )
+    with pytest.raises(BackendUnavailable, match="wait for the store"):
+        await outage.runs.start(Answering(), PAST, asked, other, contextlib.nullcontext(0.0))
+    outage.over = True
+    await asyncio.wait((started.ending,))
+    second = await outage.runs.start(Answering(), PAST, asked, other, contextlib.nullcontext(0.0))
+    await asyncio.wait((second.ending,))
+    assert endings(second) == ["completed"]
+    await store.aclose()
+
+
+async def test_a_gateway_that_ends_before_its_store_is_back_says_what_it_could_not_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    outage = Outage(store, monkeypatch)
+    with capture_logs() as logged:
+        await outage.begin(run)
+        async with asyncio.timeout(25):
+            await outage.runs.aclose()
+    assert [line["event"] for line in logged if line["log_level"] == "error"] == ["response_not_kept"]
+    await store.aclose()
+
+
+async def test_a_response_of_another_gateway_is_lost_only_after_a_while_without_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(store_url(tmp_path))
+    runs = BackgroundRuns(State(store, OpenCalls(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
+    await store.add_response(RECORD, continues=None, inputs=[], lease_s=-1)
+    looks = 0
+    up_and_down, stays_up = asyncio.Event(), asyncio.Event()
+    lost_responses = store.lost_responses
+
+    async def looked() -> Sequence[ResponseRecord]:
+        nonlocal looks
+        looks += 1
+        if looks == 20:
+            up_and_down.set()
+            await stays_up.wait()
+        elif looks % 2 and looks < 20:
+            raise BackendUnavailable("down")
+        return await lost_responses()
+
+    monkeypatch.setattr(store, "lost_responses", looked)
+    monkeypatch.setattr(background, "RENEWAL_S", 0.01)
+    monkeypatch.setattr(background, "GRACE_S", 0.015)
+    watching = asyncio.ensure_future(runs.watch())
+    async with asyncio.timeout(25):
+        await up_and_down.wait()
+        before = await store.response("me", "resp_1")
+        stays_up.set()
+        while (after := await store.response("me", "resp_1")) == RECORD:
+            pass
+    watching.cancel()
+    await asyncio.wait((watching,))
+    assert (before, after) == (RECORD, lost(RECORD))
     await store.aclose()
 
 
@@ -350,18 +485,18 @@ def streamed(
 
 async def test_frames_are_sent_as_they_come(run: Run) -> None:
     run.add([event(0)])
-    async with streamed(run.read(0)) as exchange:
+    async with streamed(run.log.read(0)) as exchange:
         status, headers = await exchange.begin()
         assert (status, dict(headers)["x-turnbridge-model"]) == (200, "gpt-5.5")
         assert await exchange.chunk() == frames(0)
         run.add([event(1)])
         assert await exchange.chunk() == frames(1)
-        run.end()
+        run.log.end()
         assert [await exchange.chunk(), await exchange.chunk()] == [b"", None]
 
 
 async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
-    async with streamed(run.read(0), keepalive_s=0.01) as exchange:
+    async with streamed(run.log.read(0), keepalive_s=0.01) as exchange:
         await exchange.begin()
         assert await exchange.chunk() == b": keepalive\n\n"
         run.add([event(0)])
@@ -376,8 +511,8 @@ async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
 )
 async def test_a_reader_that_wants_no_signs_of_life_gets_none(run: Run, headers: dict[str, str], query: bytes) -> None:
     async with (
-        streamed(run.read(0), keepalive_s=0.01) as usual,
-        streamed(run.read(0), keepalive_s=0.01, headers=headers, query=query) as silent,
+        streamed(run.log.read(0), keepalive_s=0.01) as usual,
+        streamed(run.log.read(0), keepalive_s=0.01, headers=headers, query=query) as silent,
     ):
         await silent.begin()
         await usual.begin()
@@ -390,12 +525,12 @@ async def test_a_reader_that_wants_no_signs_of_life_gets_none(run: Run, headers:
 
 
 async def test_a_reader_that_leaves_changes_nothing_for_the_others(run: Run) -> None:
-    async with streamed(run.read(0)) as exchange:
+    async with streamed(run.log.read(0)) as exchange:
         await exchange.begin()
         exchange.leave()
     run.add([event(0)])
-    run.end()
-    assert await collected(run.read(0)) == frames(0)
+    run.log.end()
+    assert await collected(run.log.read(0)) == frames(0)
 
 
 async def test_a_reader_that_fails_is_heard() -> None:

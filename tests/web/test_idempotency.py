@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Answer, Exchange, call
 from turnbridge.turn.errors import ContextTooLong, GatewayError, UpstreamFailed
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of
+from turnbridge.web.frame_log import PIECE_BYTES
 from turnbridge.web.idempotency import BOUNDS, AnswerOnce, Answers, Bounds
 from turnbridge.web.ingress import read_body, wrap
 from turnbridge.web.metrics import Metrics
@@ -542,3 +543,21 @@ async def test_whoever_stays_gets_the_whole_answer_whenever_it_came_and_whoever_
         assert [await rest(reader) for reader in readers] == [said] * len(readers)
     kept = shown(await ask(app)) if len(said) <= 8 else None
     assert kept in (None, (200, said, "replayed"))
+
+
+async def test_a_long_answer_is_played_in_pieces() -> None:
+    long = bytes(range(256)) * 1000
+    app = gateway(Turns(long, b"the end", End()))
+    async with asking(app) as first:
+        await first.begin()
+        played = [piece async for piece in chunks(first)]
+    assert (b"".join(played), max(map(len, played)) <= PIECE_BYTES) == (long + b"the end", True)
+    async with asking(app) as repeat:
+        await repeat.begin()
+        replayed = [piece async for piece in chunks(repeat)]
+    assert (b"".join(replayed), max(map(len, replayed))) == (long + b"the end", PIECE_BYTES)
+
+
+async def chunks(exchange: Exchange) -> AsyncIterator[bytes]:
+    while (piece := await exchange.chunk()) is not None:
+        yield piece

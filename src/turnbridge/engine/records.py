@@ -78,6 +78,25 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemQuery:
+    """Which items of a history to list."""
+
+    after: str | None = None
+    limit: int = 20
+    newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemPage:
+    """A page of a history's items."""
+
+    items: tuple[KeptItem, ...] = ()
+    has_more: bool = False
+    knows_after: bool = True
+    """Whether the item that the page begins after is in the list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatQuery:
     """Which chat completions to list."""
 
@@ -99,18 +118,31 @@ class Store(Protocol):
         inputs: Sequence[KeptItem],
         outputs: Sequence[KeptItem] = (),
         conversation: str | None = None,
-        lease_until: float | None = None,
+        lease_s: float | None = None,
     ) -> None:
         """Keep a response after the segment that it continues, or at the end of a conversation.
 
-        One that still runs has a lease: whoever runs it extends it, and without that it counts as lost.
+        One that still runs has a lease: whoever runs it extends it, and without that it counts as lost. Leases are
+        counted by the store's clock.
         """
         ...
 
     async def finish_response(
-        self, record: ResponseRecord, *, outputs: Sequence[KeptItem] = (), events: bytes | None = None
+        self,
+        record: ResponseRecord,
+        *,
+        outputs: Sequence[KeptItem] = (),
+        events: bytes | None = None,
+        conversation: str | None = None,
     ) -> bool:
-        """Keep the end of a running response, and its stream; False if it does not run: a response ends once."""
+        """Keep the end of a running response, and its stream; False if it does not run: a response ends once.
+
+        Its items become the last ones of the conversation, if that still exists.
+        """
+        ...
+
+    async def end_lost_response(self, record: ResponseRecord) -> bool:
+        """Keep the end of a response that nobody makes any more; False if its lease was extended, or it has ended."""
         ...
 
     async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
@@ -129,6 +161,14 @@ class Store(Protocol):
         """Return the history that ends with a response."""
         ...
 
+    async def response_inputs(self, owner: str, response_id: str, query: ItemQuery) -> ItemPage | None:
+        """Return a page of what the model was shown for a response; None if there is no such response."""
+        ...
+
+    async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]:
+        """Return what the model answered."""
+        ...
+
     async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
         """Return those of the items that are kept, by id."""
         ...
@@ -137,11 +177,11 @@ class Store(Protocol):
         """Return the model's own items of each response in which it made one of these calls."""
         ...
 
-    async def extend_leases(self, ids: Sequence[str], until: float) -> set[str]:
-        """Extend the leases of running responses; return those that still run."""
+    async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
+        """Let the leases of running responses end so long from now; return those that still run."""
         ...
 
-    async def lost_responses(self, now: float) -> Sequence[ResponseRecord]:
+    async def lost_responses(self) -> Sequence[ResponseRecord]:
         """Return the responses that should run, and whose lease has ended."""
         ...
 
@@ -163,6 +203,14 @@ class Store(Protocol):
 
     async def conversation_history(self, owner: str, conversation_id: str) -> History | None:
         """Return all items of a conversation, as inputs."""
+        ...
+
+    async def conversation_items(self, owner: str, conversation_id: str, query: ItemQuery) -> ItemPage | None:
+        """Return a page of a conversation's items; None if there is no such conversation."""
+        ...
+
+    async def conversation_item(self, owner: str, conversation_id: str, item_id: str) -> KeptItem | None:
+        """Return an item of a conversation; the latest, where clients have used an id twice."""
         ...
 
     async def append_items(self, owner: str, conversation_id: str, items: Sequence[KeptItem]) -> bool:

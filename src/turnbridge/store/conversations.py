@@ -4,13 +4,23 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnbridge.engine.records import ConversationRecord, History, KeptItem
+from turnbridge.engine.records import ConversationRecord, History, ItemPage, ItemQuery, KeptItem
 from turnbridge.store.database import Transaction
 from turnbridge.store.part import Part
-from turnbridge.store.segments import CHAIN, add_segment, decoded, history, remove, segment_and_size
+from turnbridge.store.segments import (
+    CHAIN,
+    add_segment,
+    decoded,
+    history,
+    item_named,
+    items_page,
+    remove,
+    segment_and_size,
+)
 from turnbridge.turn.items import JsonObject
 
-LOCK = "SELECT head FROM conversations WHERE id = $1 AND owner = $2 FOR UPDATE"
+HEAD = "SELECT head FROM conversations WHERE id = $1 AND owner = $2"
+LOCK = f"{HEAD} FOR UPDATE"
 TOUCH = "UPDATE conversations SET changed_at = $3 WHERE id = $1 AND owner = $2 RETURNING head"
 
 
@@ -65,12 +75,29 @@ class Conversations(Part):
         """Return all items of a conversation, as inputs."""
 
         async def read(tx: Transaction) -> History | None:
-            sql = "SELECT head FROM conversations WHERE id = $1 AND owner = $2"
-            head = await tx.row(int, sql, conversation_id, owner)
+            head = await tx.row(int, HEAD, conversation_id, owner)
             return None if head is None else await history(tx, head)
 
         found = await self._database.read(read)
         return found and History(segment=found.segment, inputs=found.inputs + found.outputs)
+
+    async def conversation_items(self, owner: str, conversation_id: str, query: ItemQuery) -> ItemPage | None:
+        """Return a page of a conversation's items; None if there is no such conversation."""
+
+        async def read(tx: Transaction) -> ItemPage | None:
+            head = await tx.row(int, HEAD, conversation_id, owner)
+            return None if head is None else await items_page(tx, owner, head, query)
+
+        return await self._database.read(read)
+
+    async def conversation_item(self, owner: str, conversation_id: str, item_id: str) -> KeptItem | None:
+        """Return an item of a conversation; the latest, where clients have used an id twice."""
+
+        async def read(tx: Transaction) -> KeptItem | None:
+            head = await tx.row(int, HEAD, conversation_id, owner)
+            return None if head is None else await item_named(tx, owner, head, item_id)
+
+        return await self._database.read(read)
 
     async def append_items(self, owner: str, conversation_id: str, items: Sequence[KeptItem]) -> bool:
         """Add items at the end; False if there is no such conversation."""
@@ -98,6 +125,17 @@ class Conversations(Part):
             return bool(removed)
 
         return await self._database.write(delete)
+
+
+async def append_segment(tx: Transaction, owner: str, conversation_id: str, segment: int, *, now: int) -> None:
+    """Move a segment that stands beside a conversation to its end; leave it alone if there is no such conversation.
+
+    A conversation only grows at its end, so the segment that it stood on stays a part of it, and no ring can close.
+    """
+    head = await tx.row(int, TOUCH, conversation_id, owner, now)
+    if head is not None:
+        await tx.execute("UPDATE segments SET parent = $2 WHERE id = $1", segment, head)
+        await tx.execute("UPDATE conversations SET head = $2 WHERE id = $1", conversation_id, segment)
 
 
 async def extend_conversation(

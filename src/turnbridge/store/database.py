@@ -1,7 +1,8 @@
 """A database as the store sees it: pieces of work, each of them one transaction.
 
 The statements are written once, in the words that both databases share, with Postgres' placeholders (`$1`), lists
-(`= ANY($1)`) and row locks (`FOR UPDATE`). The first are names to SQLite; `sqlite.py` turns the others into its words.
+(`= ANY($1)`), row locks (`FOR UPDATE`) and clock. The first are names to SQLite; `sqlite.py` turns the others into its
+words.
 """
 
 import contextlib
@@ -16,7 +17,10 @@ from turnbridge.turn.errors import BackendUnavailable
 T = TypeVar("T")
 Value: TypeAlias = str | int | float | bytes | Sequence[str | int] | None
 
-
+UNAVAILABLE = "store_unavailable"
+# Seconds since 1970 by the database's clock: the clocks of gateways that share a database may differ.
+CLOCK = "extract(epoch FROM clock_timestamp())"
+NOW = f"CAST({CLOCK} AS DOUBLE PRECISION)"
 # Postgres cannot index a row beyond 2,704 bytes, and an owner stands beside the id.
 LONGEST_TEXT_BYTES = 2000
 
@@ -99,6 +103,10 @@ class Database(Protocol):
         """Finish what was begun, and disconnect."""
         ...
 
+    def abandon(self) -> None:
+        """Disconnect at once, whatever was begun: nothing of it is committed from here on, and nobody waits for it."""
+        ...
+
 
 @contextlib.contextmanager
 def failures_told(
@@ -110,7 +118,11 @@ def failures_told(
     except but:
         raise
     except kinds as error:
-        raise BackendUnavailable(
-            f"The store cannot be used: {describe(error)}. Requests with `store: false` do not need it.",
-            code="store_unavailable",
-        ) from error
+        raise unavailable(describe(error)) from error
+
+
+def unavailable(reason: str) -> BackendUnavailable:
+    """Return what clients are told of a database that cannot be used."""
+    return BackendUnavailable(
+        f"The store cannot be used: {reason}. Requests with `store: false` do not need it.", code=UNAVAILABLE
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from turnbridge.store.database import Transaction
+from turnbridge.store.database import UNAVAILABLE, Transaction
 from turnbridge.store.schema import VERSIONS
 from turnbridge.turn.errors import BackendUnavailable
 
@@ -18,7 +18,7 @@ async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS)
         raise BackendUnavailable(
             f"The store was written by a later Turnbridge (its schema is {have}, this one knows {len(versions)}). "
             "Install that version again, or choose another database in PROXY_DATABASE_URL.",
-            code="store_unavailable",
+            code=UNAVAILABLE,
         )
     for step in versions[have:]:
         for statement in step:

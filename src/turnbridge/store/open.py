@@ -7,9 +7,10 @@ from pathlib import Path
 
 from turnbridge.store.chats import Chats
 from turnbridge.store.conversations import Conversations
-from turnbridge.store.database import Database
+from turnbridge.store.database import UNAVAILABLE, Database
 from turnbridge.store.export import Export
-from turnbridge.store.opening import OpeningDatabase
+from turnbridge.store.guarded import GuardedDatabase
+from turnbridge.store.migrations import migrate
 from turnbridge.store.responses import Responses
 from turnbridge.store.sqlite import SqliteDatabase
 from turnbridge.store.upkeep import Upkeep
@@ -21,10 +22,6 @@ SQLITE_SCHEME = "sqlite:///"
 
 class SqlStore(Responses, Conversations, Chats, Upkeep, Export):
     """The store, in a SQL database."""
-
-    async def open(self) -> None:
-        """Open the database, if nothing has done so yet; raises `BackendUnavailable` if it cannot be."""
-        await self._database.read(lambda tx: tx.execute("SELECT 1"))
 
     async def aclose(self) -> None:
         """Finish what is being written, and let go of the database."""
@@ -41,16 +38,20 @@ def sqlite_file(url: str) -> Path | None:
     return Path(url.removeprefix(SQLITE_SCHEME)) if url.startswith(SQLITE_SCHEME) else None
 
 
-def store_at(url: str, *, now: Callable[[], float] = time.time) -> SqlStore:
-    """Return the store behind a URL; it is opened, and given the tables that this program needs, by its first use."""
-    return SqlStore(OpeningDatabase(partial(database_at, url)), now)
+def guarded_store(url: str, *, now: Callable[[], float] = time.time) -> SqlStore:
+    """Return the store behind a URL for a gateway: opened by its first use, and never waited for long."""
+    return SqlStore(GuardedDatabase(partial(database_at, url)), now)
 
 
 async def open_store(url: str, *, now: Callable[[], float] = time.time) -> SqlStore:
     """Return the store behind a URL, open; raises `BackendUnavailable` if it cannot be."""
-    store = store_at(url, now=now)
-    await store.open()
-    return store
+    database = await database_at(url)
+    try:
+        await database.write(migrate)
+    except BaseException:
+        await database.aclose()
+        raise
+    return SqlStore(database, now)
 
 
 async def database_at(url: str) -> Database:
@@ -63,6 +64,6 @@ async def database_at(url: str) -> Database:
         from turnbridge.store.postgres import PostgresDatabase  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise BackendUnavailable(
-            "A store in Postgres needs the extra: pip install 'turnbridge[postgres]'", code="store_unavailable"
+            "A store in Postgres needs the extra: pip install 'turnbridge[postgres]'", code=UNAVAILABLE
         ) from error
     return await PostgresDatabase.connected(url)

@@ -117,6 +117,10 @@ class PostgresDatabase:
         with _told():
             await self._pool.close()
 
+    def abandon(self) -> None:
+        """Cut all connections."""
+        self._pool.terminate()
+
     async def _transacted(self, work: Work[T]) -> T:
         async with self._pool.acquire() as connection, connection.transaction():
             return await work(PostgresTransaction(connection))

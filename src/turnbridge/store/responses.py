@@ -4,16 +4,31 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnbridge.engine.records import RUNNING, History, KeptItem, ResponseRecord
-from turnbridge.store.conversations import extend_conversation
-from turnbridge.store.database import Transaction, kept_text
+from turnbridge.engine.records import RUNNING, History, ItemPage, ItemQuery, KeptItem, ResponseRecord
+from turnbridge.store.conversations import append_segment, extend_conversation
+from turnbridge.store.database import NOW, Transaction, kept_text
 from turnbridge.store.part import Part
-from turnbridge.store.segments import add_outputs, add_segment, decoded, history, remove
+from turnbridge.store.segments import (
+    INPUTS,
+    add_outputs,
+    add_segment,
+    decoded,
+    history,
+    items_page,
+    outputs_of,
+    remove,
+)
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 
 IS_RUNNING = f"status IN ({', '.join(map(repr, sorted(RUNNING)))})"
 RECORD = "id, owner, created_at, status, background, body"
+SEGMENT = "SELECT segment FROM responses WHERE id = $1 AND owner = $2"
+END = f"""
+    UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
+    WHERE id = $1 AND owner = $2 AND {IS_RUNNING}
+"""
+HAS_LOST_ITS_LEASE = f"lease_until < {NOW}"
 
 
 class Responses(Part):
@@ -27,7 +42,7 @@ class Responses(Part):
         inputs: Sequence[KeptItem],
         outputs: Sequence[KeptItem] = (),
         conversation: str | None = None,
-        lease_until: float | None = None,
+        lease_s: float | None = None,
     ) -> None:
         """Keep a response after what it continues; `NotFound` if that was removed meanwhile."""
         body = msgspec.json.encode(record.body)
@@ -42,9 +57,9 @@ class Responses(Part):
             if segment is None:
                 raise NotFound("What this response continues was deleted meanwhile, so it is not kept.")
             await tx.execute(
-                """
+                f"""
                 INSERT INTO responses (id, owner, created_at, status, background, segment, lease_until, size, body)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                VALUES ($1, $2, $3, $4, $5, $6, {NOW} + $7, $8, $9)
                 """,
                 record.id,
                 record.owner,
@@ -52,7 +67,7 @@ class Responses(Part):
                 record.status,
                 int(record.background),
                 segment,
-                lease_until,
+                lease_s,
                 len(body),
                 body,
             )
@@ -60,18 +75,23 @@ class Responses(Part):
         await self._database.write(add)
 
     async def finish_response(
-        self, record: ResponseRecord, *, outputs: Sequence[KeptItem] = (), events: bytes | None = None
+        self,
+        record: ResponseRecord,
+        *,
+        outputs: Sequence[KeptItem] = (),
+        events: bytes | None = None,
+        conversation: str | None = None,
     ) -> bool:
-        """Keep the end of a running response, and its stream; False if it does not run."""
+        """Keep the end of a running response, and its stream; False if it does not run.
+
+        Its items become the last ones of the conversation, if that still exists.
+        """
         body = msgspec.json.encode(record.body)
 
         async def finish(tx: Transaction) -> bool:
             segment = await tx.row(
                 int,
-                f"""
-                UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
-                WHERE id = $1 AND owner = $2 AND {IS_RUNNING} RETURNING segment
-                """,
+                f"{END} RETURNING segment",
                 record.id,
                 record.owner,
                 record.status,
@@ -82,9 +102,18 @@ class Responses(Part):
             if segment is None:
                 return False
             await add_outputs(tx, record.owner, segment, outputs)
+            if conversation is not None:
+                await append_segment(tx, record.owner, conversation, segment, now=int(self._now()))
             return True
 
         return await self._database.write(finish)
+
+    async def end_lost_response(self, record: ResponseRecord) -> bool:
+        """Keep the end of a response that nobody makes any more; False if its lease was extended, or it has ended."""
+        body = msgspec.json.encode(record.body)
+        sql = f"{END} AND {HAS_LOST_ITS_LEASE} RETURNING id"
+        values = (record.id, record.owner, record.status, body, None, len(body))
+        return await self._database.write(lambda tx: tx.row(str, sql, *values)) is not None
 
     async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
         """Return a response."""
@@ -106,9 +135,26 @@ class Responses(Part):
         """Return the history that ends with a response."""
 
         async def read(tx: Transaction) -> History | None:
-            sql = "SELECT segment FROM responses WHERE id = $1 AND owner = $2"
-            segment = await tx.row(int, sql, response_id, owner)
+            segment = await tx.row(int, SEGMENT, response_id, owner)
             return None if segment is None else await history(tx, segment)
+
+        return await self._database.read(read)
+
+    async def response_inputs(self, owner: str, response_id: str, query: ItemQuery) -> ItemPage | None:
+        """Return a page of what the model was shown for a response; None if there is no such response."""
+
+        async def read(tx: Transaction) -> ItemPage | None:
+            segment = await tx.row(int, SEGMENT, response_id, owner)
+            return None if segment is None else await items_page(tx, owner, segment, query, which=INPUTS)
+
+        return await self._database.read(read)
+
+    async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]:
+        """Return what the model answered."""
+
+        async def read(tx: Transaction) -> Sequence[KeptItem]:
+            segment = await tx.row(int, SEGMENT, response_id, owner)
+            return () if segment is None else await outputs_of(tx, segment)
 
         return await self._database.read(read)
 
@@ -133,15 +179,15 @@ class Responses(Part):
             answers.setdefault(segment, []).append(body)
         return [tuple(items) for items in answers.values()]
 
-    async def extend_leases(self, ids: Sequence[str], until: float) -> set[str]:
-        """Extend the leases of running responses; return those that still run."""
-        sql = f"UPDATE responses SET lease_until = $2 WHERE id = ANY($1) AND {IS_RUNNING} RETURNING id"
-        return set(await self._database.write(lambda tx: tx.rows(str, sql, ids, until)))
+    async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
+        """Let the leases of running responses end so long from now; return those that still run."""
+        sql = f"UPDATE responses SET lease_until = {NOW} + $2 WHERE id = ANY($1) AND {IS_RUNNING} RETURNING id"
+        return set(await self._database.write(lambda tx: tx.rows(str, sql, ids, lease_s)))
 
-    async def lost_responses(self, now: float) -> Sequence[ResponseRecord]:
+    async def lost_responses(self) -> Sequence[ResponseRecord]:
         """Return the responses that should run, and whose lease has ended."""
-        sql = f"SELECT {RECORD} FROM responses WHERE lease_until < $1 AND {IS_RUNNING} ORDER BY created_at, id"
-        return await self._database.read(lambda tx: tx.rows(_record, sql, now))
+        sql = f"SELECT {RECORD} FROM responses WHERE {HAS_LOST_ITS_LEASE} AND {IS_RUNNING} ORDER BY created_at, id"
+        return await self._database.read(lambda tx: tx.rows(_record, sql))
 
 
 def _record(response_id: str, owner: str, created_at: int, status: str, background: int, body: bytes) -> ResponseRecord:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnbridge.engine.records import History, KeptItem
+from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem
 from turnbridge.store.database import Transaction, Value, kept_text
 from turnbridge.turn.items import JsonObject
 
@@ -15,6 +15,13 @@ CHAIN = """
         SELECT s.id, s.parent, chain.depth + 1 FROM segments s JOIN chain ON s.id = chain.parent
     )
 """
+CHAIN_ITEMS = "chain JOIN items ON items.segment = chain.id"
+IS_NAMED = "items.owner = $2 AND items.id = $3"
+# What the model was shown for the response that a history ends with.
+INPUTS = "(chain.depth > 0 OR items.is_output = 0)"
+ALL = "TRUE"
+OLDEST_FIRST = "chain.depth DESC, items.position"
+NEWEST_FIRST = "chain.depth, items.position DESC"
 ADD_ITEM = """
     INSERT INTO items (segment, position, is_output, owner, id, call_id, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
@@ -81,11 +88,9 @@ async def history(tx: Transaction, segment: int) -> History:
     """Return the items from the beginning to the end of a segment; the outputs are this segment's only."""
     found = await tx.rows(
         _placed,
-        CHAIN
-        + """
-        SELECT chain.depth, items.is_output, items.id, items.body
-        FROM chain JOIN items ON items.segment = chain.id
-        ORDER BY chain.depth DESC, items.position
+        f"""
+        {CHAIN}
+        SELECT chain.depth, items.is_output, items.id, items.body FROM {CHAIN_ITEMS} ORDER BY {OLDEST_FIRST}
         """,
         segment,
     )
@@ -94,6 +99,45 @@ async def history(tx: Transaction, segment: int) -> History:
         inputs=tuple(item for is_last_output, item in found if not is_last_output),
         outputs=tuple(item for is_last_output, item in found if is_last_output),
     )
+
+
+async def items_page(tx: Transaction, owner: str, segment: int, query: ItemQuery, *, which: str = ALL) -> ItemPage:
+    """Return a page of the items up to the end of a segment; the bodies of other items are not read."""
+    order, reverse = (NEWEST_FIRST, OLDEST_FIRST) if query.newest_first else (OLDEST_FIRST, NEWEST_FIRST)
+    values: list[Value] = [segment, query.limit + 1]
+    if query.after is not None:
+        # Where clients have used an id twice, the page begins after the last of them.
+        sql = f"{CHAIN} SELECT chain.depth, items.position FROM {CHAIN_ITEMS} WHERE {IS_NAMED} AND {which}"
+        place = await tx.row(_place, f"{sql} ORDER BY {reverse} LIMIT 1", segment, owner, query.after)
+        if place is None:
+            return ItemPage(knows_after=False)
+        further, later = (">", "<") if query.newest_first else ("<", ">")
+        which += f" AND (chain.depth {further} $3 OR chain.depth = $3 AND items.position {later} $4)"
+        values += place
+    places = f"""
+        SELECT chain.depth, items.segment, items.position
+        FROM {CHAIN_ITEMS} WHERE {which} ORDER BY {order} LIMIT $2
+    """
+    sql = f"""
+        {CHAIN}
+        SELECT items.id, items.body
+        FROM ({places}) AS chain JOIN items ON items.segment = chain.segment AND items.position = chain.position
+        ORDER BY {order}
+    """
+    found = await tx.rows(_kept_item, sql, *values)
+    return ItemPage(items=tuple(found[: query.limit]), has_more=len(found) > query.limit)
+
+
+async def item_named(tx: Transaction, owner: str, segment: int, item_id: str) -> KeptItem | None:
+    """Return the latest item of that id up to the end of a segment."""
+    sql = f"{CHAIN} SELECT items.id, items.body FROM {CHAIN_ITEMS} WHERE {IS_NAMED} ORDER BY {NEWEST_FIRST} LIMIT 1"
+    return await tx.row(_kept_item, sql, segment, owner, item_id)
+
+
+async def outputs_of(tx: Transaction, segment: int) -> list[KeptItem]:
+    """Return what the model made in a segment."""
+    sql = "SELECT id, body FROM items WHERE segment = $1 AND is_output = 1 ORDER BY position"
+    return await tx.rows(_kept_item, sql, segment)
 
 
 async def remove(tx: Transaction, sql: str, *values: Value) -> tuple[int, int]:
@@ -127,6 +171,10 @@ def _rows(
 def _call_id(item: KeptItem) -> str | None:
     call_id = item.body.get("call_id")
     return call_id if isinstance(call_id, str) else None
+
+
+def _place(depth: int, position: int) -> tuple[int, int]:
+    return depth, position
 
 
 def _placed(depth: int, is_output: int, item_id: str, body: bytes) -> tuple[bool, KeptItem]:

@@ -6,18 +6,21 @@ wait for one another in a queue here; other processes wait in SQLite itself. Rea
 """
 
 import asyncio
+import contextlib
 import os
+import queue
 import re
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from turnbridge.store.database import Dialect, Transaction, Value, Work, bound, failures_told
+from turnbridge.store.database import CLOCK, Dialect, Transaction, Value, Work, bound, failures_told
 
 T = TypeVar("T")
 
@@ -36,6 +39,8 @@ PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON", "secure_delete = ON")
 FAILURES = (sqlite3.DatabaseError, OSError)
 MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 
+# `unixepoch` counts whole seconds before SQLite 3.42.
+SQLITE_CLOCK = "((julianday('now') - 2440587.5) * 86400.0)"
 VACUUM = ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
 DIALECT = Dialect(
     # A key that was used once is not given again: a stale reference must not lead to somebody else's segment.
@@ -47,7 +52,8 @@ DIALECT = Dialect(
 @lru_cache(maxsize=PREPARED_STATEMENTS)
 def sqlite_text(sql: str) -> str:
     """Return a statement in SQLite's words."""
-    return re.sub(r"= ANY\((\$\d+)\)", r"IN (SELECT value FROM json_each(\1))", sql).replace(" FOR UPDATE", "")
+    with_lists = re.sub(r"= ANY\((\$\d+)\)", r"IN (SELECT value FROM json_each(\1))", sql)
+    return with_lists.replace(" FOR UPDATE", "").replace(CLOCK, SQLITE_CLOCK)
 
 
 class SqliteTransaction(Transaction):
@@ -79,15 +85,16 @@ class SqliteDatabase:
 
     async def write(self, work: Work[T]) -> T:
         """Do a piece of work that changes something."""
-        return await self._writer.run(partial(_transacted, "BEGIN IMMEDIATE", work))
+        return await asyncio.wrap_future(self._writer.submit(partial(self._writer.transact, "BEGIN IMMEDIATE", work)))
 
     async def read(self, work: Work[T]) -> T:
         """Do a piece of work that changes nothing."""
         lane = await self._readers.get()
+        job = lane.submit(partial(lane.transact, "BEGIN", work))
         try:
-            return await lane.run(partial(_transacted, "BEGIN", work))
+            return await asyncio.wrap_future(job)
         finally:
-            self._readers.put_nowait(lane)
+            self._free(lane, job)
 
     async def vacuum(self) -> None:
         """Give the room of removed rows back to the system."""
@@ -96,38 +103,115 @@ class SqliteDatabase:
             for statement in VACUUM:
                 connection.execute(statement).fetchall()
 
-        await self._writer.run(run)
+        await asyncio.wrap_future(self._writer.submit(run))
 
     async def aclose(self) -> None:
         """Finish what was begun, and close the file."""
+        await asyncio.gather(*(asyncio.wrap_future(lane.close()) for lane in self._lanes))
+
+    def abandon(self) -> None:
+        """Interrupt what was begun; each connection is closed by its thread as soon as that can."""
         for lane in self._lanes:
-            await lane.close()
+            lane.abandon()
+
+    def _free(self, lane: "_Lane", job: "Future[T]") -> None:
+        """Let others have a reader, as soon as its thread is free: one whose client has left may still be busy."""
+        if job.done():
+            self._readers.put_nowait(lane)
+            return
+        loop = asyncio.get_running_loop()
+
+        def free(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # The loop may be closed by then.
+                loop.call_soon_threadsafe(self._readers.put_nowait, lane)
+
+        job.add_done_callback(free)
 
 
 class _Lane:
-    """A connection and its thread; both begin when they are first needed."""
+    """A connection and its thread; both begin when they are first needed.
+
+    The thread does not keep the process from ending: it may hang in a file system that does not answer.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
+        self._abandoned = False
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
+        """Let the thread do a piece of work after those that it has."""
+        return self._submit(partial(self._run, work))
 
-    async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        self._thread.shutdown()
+    def transact(self, begin: str, work: Work[T], connection: sqlite3.Connection) -> T:
+        """Do a piece of work in a transaction, in the thread."""
+        connection.execute(begin)
+        try:
+            result = _finished(work(SqliteTransaction(connection)))
+            self._check()
+            connection.execute("COMMIT")
+        except BaseException:
+            # Some failures, such as a full disk, have ended the transaction already.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return result
+
+    def close(self) -> "Future[None]":
+        """Finish the work that is there, then close the connection and end the thread."""
+        closing = self._submit(self._close)
+        self._jobs.put(None)
+        return closing
+
+    def abandon(self) -> None:
+        """Commit nothing any more, and do the same without waiting."""
+        self._abandoned = True
+        connection = self._connection
+        if connection is not None:
+            with contextlib.suppress(sqlite3.ProgrammingError):  # It was closed at this very moment.
+                connection.interrupt()
+        self.close()
+
+    def _submit(self, work: Callable[[], T]) -> "Future[T]":
+        job: Future[T] = Future()
+        self._jobs.put(partial(_complete, job, work))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="store", daemon=True)
+            self._thread.start()
+        return job
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with failures_told(FAILURES, but=MISTAKES, describe=_described):
+            self._check()
             if self._connection is None:
                 self._connection = _connected(self._path)
             return work(self._connection)
 
+    def _check(self) -> None:
+        if self._abandoned:
+            raise sqlite3.OperationalError("it took too long")
+
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+
+def _complete(job: "Future[T]", work: Callable[[], T]) -> None:
+    """Do the work of a job, unless nobody waits for it any more."""
+    if not job.set_running_or_notify_cancel():
+        return
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001  # Raised again where the job is awaited.
+        job.set_exception(error)
+    else:
+        job.set_result(result)
 
 
 def _described(error: Exception) -> str:
@@ -153,19 +237,6 @@ def _connected(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _transacted(begin: str, work: Work[T], connection: sqlite3.Connection) -> T:
-    connection.execute(begin)
-    try:
-        result = _finished(work(SqliteTransaction(connection)))
-        connection.execute("COMMIT")
-    except BaseException:
-        # Some failures, such as a full disk, have ended the transaction already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return result
 
 
 def _finished(work: Awaitable[T]) -> T:

@@ -1,24 +1,23 @@
 """The Conversations API: histories that have a name, and that responses are added to."""
 
 import time
-from collections.abc import Sequence
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnbridge.engine.records import ConversationRecord, History, KeptItem
+from turnbridge.engine.records import ConversationRecord, KeptItem
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.ids import new_id
 from turnbridge.web.ingress import read_body
 from turnbridge.web.json_response import json_response
 from turnbridge.web.state import State, named, owner_asking
-from turnbridge.web.stored_responses import included
-from turnbridge.wire.listing import page, page_of, page_query
+from turnbridge.web.stored_responses import item_query, items_listed, items_shown
+from turnbridge.wire.listing import page
 from turnbridge.wire.parameters import check_metadata
-from turnbridge.wire.responses.decode import ENCRYPTED_REASONING, decode_items
-from turnbridge.wire.responses.stored import deleted, ids_to_look_up, resolved, shown_item
+from turnbridge.wire.responses.decode import decode_items
+from turnbridge.wire.responses.stored import deleted, ids_to_look_up, resolved
 from turnbridge.wire.validation import convert, missing, parse_body
 
 # OpenAI's own bound.
@@ -72,8 +71,12 @@ class Conversations:
 
     async def list_items(self, request: Request) -> Response:
         """List a conversation's items."""
-        history = await self._history(request)
-        return json_response(page_of(_listed(request, history.inputs), page_query(request.query_params)))
+        owner, conversation_id = _asked(request)
+        query = item_query(request)
+        listed = await self._state.store.conversation_items(owner, conversation_id, query)
+        if listed is None:
+            raise _missing(conversation_id)
+        return json_response(items_listed(request, query, listed))
 
     async def create_items(self, request: Request) -> Response:
         """Add items at the end of a conversation."""
@@ -84,16 +87,18 @@ class Conversations:
         items = await self._items(owner, body.items)
         if not await self._state.store.append_items(owner, conversation_id, items):
             raise _missing(conversation_id)
-        return json_response(page(_listed(request, items), has_more=False))
+        return json_response(page(items_shown(request, items), has_more=False))
 
     async def retrieve_item(self, request: Request) -> Response:
         """Answer with one item of a conversation."""
-        history = await self._history(request)
+        owner, conversation_id = _asked(request)
         item_id = str(request.path_params["item_id"])
-        found = [item for item in history.inputs if item.id == item_id]
-        if not found:
+        found = await self._state.store.conversation_item(owner, conversation_id, item_id)
+        if found is None:
+            await self._record(request)
             raise _missing_item(item_id)
-        return json_response(_listed(request, found)[-1])
+        (shown,) = items_shown(request, [found])
+        return json_response(shown)
 
     async def delete_item(self, request: Request) -> Response:
         """Remove an item from a conversation."""
@@ -128,13 +133,6 @@ class Conversations:
             raise _missing(conversation_id)
         return record
 
-    async def _history(self, request: Request) -> History:
-        owner, conversation_id = _asked(request)
-        history = await self._state.store.conversation_history(owner, conversation_id)
-        if history is None:
-            raise _missing(conversation_id)
-        return history
-
 
 def _asked(request: Request) -> tuple[str, str]:
     return owner_asking(request), str(request.path_params["conversation_id"])
@@ -147,11 +145,6 @@ def _shown(record: ConversationRecord) -> JsonObject:
         "created_at": record.created_at,
         "metadata": record.metadata,
     }
-
-
-def _listed(request: Request, items: Sequence[KeptItem]) -> list[JsonObject]:
-    encrypted = ENCRYPTED_REASONING in included(request)
-    return [shown_item(item.id, item.body, encrypted=encrypted) for item in items]
 
 
 def _missing(conversation_id: str) -> NotFound:

@@ -16,6 +16,7 @@ from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.auth import client_of
+from turnbridge.web.frame_log import PIECE_BYTES
 from turnbridge.web.headers import header_value
 from turnbridge.web.ingress import read_body
 from turnbridge.web.keepalive import NO_KEEPALIVE
@@ -129,14 +130,19 @@ class _Recording:
             if self.start is not None and not started:
                 started = True
                 await send(self.start)
-            last = self.complete
-            piece = bytes(self.body[reader.position - (self._passed_on or 0) :])
+            # A piece at a time: a client that does not read would hold a copy of the whole answer.
+            begin = reader.position - (self._passed_on or 0)
+            piece = bytes(self.body[begin : begin + PIECE_BYTES])
+            more = begin + len(piece) < len(self.body)
+            last = self.complete and not more
             if piece or last:
                 await send({"type": "http.response.body", "body": piece, "more_body": not last})
                 reader.position += len(piece)
                 self._tell()
             if last:
                 return
+            if more:
+                continue
             if over:
                 break
             await changed.wait()
@@ -247,6 +253,7 @@ class AnswerOnce:
             recording = _Recording(client_of(scope), identity, fingerprint, context_of(scope))
             await self._run(recording, body, scope, receive, send)
         else:
+            del body  # A client that reads slowly would hold it all the while.
             _mark_repeat(scope, found.context, b"replayed" if found.over else b"joined")
             await self._serve(found, receive, send)
 

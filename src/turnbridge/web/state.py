@@ -21,6 +21,8 @@ from turnbridge.wire.responses.encode import ResponseEncoder
 
 log = structlog.get_logger(__name__)
 
+# OpenAI adds a response to its conversation when it completes; one that was cut off has an answer, too.
+ADDED = frozenset({"completed", "incomplete"})
 NOTHING_KEPT = (
     "This gateway keeps nothing (PROXY_STORE_TTL_DAYS is 0): send the whole conversation in `input`, "
     "or ask its operator to keep responses."
@@ -36,6 +38,7 @@ class Past:
     inputs: tuple[JsonObject, ...] = ()
     """The request's own input as items, with every reference resolved."""
     segment: int | None = None
+    """The last segment of what it continues."""
     conversation: str | None = None
     keep: bool
     background: bool
@@ -74,7 +77,7 @@ class State:
         if wanted.previous_response_id:
             history, segment = await self._after_response(owner, wanted.previous_response_id)
         elif conversation is not None:
-            history = await self._in_conversation(owner, conversation)
+            history, segment = await self._in_conversation(owner, conversation)
         if wanted.background and self._store is None:
             raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored", param="background")
         return Past(
@@ -124,7 +127,7 @@ class State:
                     continues=past.segment,
                     inputs=named(past.inputs),
                     outputs=named(encoder.said),
-                    conversation=past.conversation,
+                    conversation=grown(past, encoder),
                 )
             )
         except GatewayError as error:
@@ -152,11 +155,11 @@ class State:
                 param="previous_response_id",
             )
 
-    async def _in_conversation(self, owner: str, conversation: str) -> tuple[JsonObject, ...]:
+    async def _in_conversation(self, owner: str, conversation: str) -> tuple[tuple[JsonObject, ...], int]:
         history = await self._store.conversation_history(owner, conversation) if self._store is not None else None
         if history is None:
             raise NotFound(self._not_found(f"Conversation with id '{conversation}'"), param="conversation")
-        return tuple(item.body for item in history.inputs)
+        return tuple(item.body for item in history.inputs), history.segment
 
     def _not_found(self, what: str) -> str:
         return f"{what} not found." if self.on else f"{what} not found. {NOTHING_KEPT}"
@@ -180,6 +183,11 @@ def owner_asking(request: Request) -> str:
 def owner_of(client: str) -> str:
     """Return under which name a client's things are kept: its key itself is written nowhere."""
     return hashlib.sha256(b"turnbridge owner\0" + client.encode("latin-1")).hexdigest()
+
+
+def grown(past: Past, encoder: ResponseEncoder) -> str | None:
+    """Return the conversation that an ended response becomes a part of: one that failed or was cancelled, of none."""
+    return past.conversation if encoder.status in ADDED else None
 
 
 def record_of(past: Past, encoder: ResponseEncoder) -> ResponseRecord:

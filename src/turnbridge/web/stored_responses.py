@@ -1,18 +1,20 @@
 """Responses that were made before: read, streamed again, cancelled, deleted, and what they were made from."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from turnbridge.engine.records import CANCELLED, RUNNING, ResponseRecord
+from turnbridge.engine.records import CANCELLED, RUNNING, ItemPage, ItemQuery, KeptItem, ResponseRecord
 from turnbridge.turn.errors import InvalidRequest, NotFound
-from turnbridge.web.background import BackgroundRuns, kept_frames
+from turnbridge.turn.items import JsonObject
+from turnbridge.web.background import BackgroundRuns, last_frames
+from turnbridge.web.frame_log import PackedStreams
 from turnbridge.web.json_response import json_response
 from turnbridge.web.state import State, owner_asking
-from turnbridge.wire.listing import page_of, page_query, query_number
+from turnbridge.wire.listing import page, page_query, query_number, unknown_after
 from turnbridge.wire.responses.decode import ENCRYPTED_REASONING
 from turnbridge.wire.responses.stored import deleted, shown_item, with_encrypted
 
@@ -25,20 +27,20 @@ class StoredResponses:
     def __init__(self, state: State, background: BackgroundRuns) -> None:
         self._state = state
         self._background = background
+        self._streams = PackedStreams()
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Answer with a response, or with its stream after the event that the client saw last."""
         owner, response_id = _asked(request)
         if request.query_params.get("stream") == "true":
             return await self._stream(owner, response_id, _number(request, "starting_after"))
-        run = await self._background.find_unmade(owner, response_id)
+        run = await self._background.find_unkept(owner, response_id)
         if run is not None:
-            return json_response(run.encoder.response)
+            return json_response(run.response)
         record = await self._record(owner, response_id)
         if ENCRYPTED_REASONING not in included(request):
             return json_response(record.body)
-        history = await self._state.store.response_history(owner, response_id)
-        thoughts = {item.id: item.body for item in history.outputs} if history is not None else {}
+        thoughts = {item.id: item.body for item in await self._state.store.response_outputs(owner, response_id)}
         return json_response(with_encrypted(record.body, thoughts))
 
     async def delete(self, request: Request) -> Response:
@@ -49,6 +51,8 @@ class StoredResponses:
             await self._background.cancel(run)
         if not await self._state.store.delete_response(owner, response_id):
             raise _missing(response_id)
+        if run is not None:
+            self._background.forget(run)
         return json_response(deleted(response_id, "response"))
 
     async def cancel(self, request: Request) -> Response:
@@ -71,17 +75,16 @@ class StoredResponses:
     async def input_items(self, request: Request) -> Response:
         """List what the model was shown for a response."""
         owner, response_id = _asked(request)
-        history = await self._state.store.response_history(owner, response_id)
-        if history is None:
+        query = item_query(request)
+        listed = await self._state.store.response_inputs(owner, response_id, query)
+        if listed is None:
             raise _missing(response_id)
-        encrypted = ENCRYPTED_REASONING in included(request)
-        items = [shown_item(item.id, item.body, encrypted=encrypted) for item in history.inputs]
-        return json_response(page_of(items, page_query(request.query_params)))
+        return json_response(items_listed(request, query, listed))
 
     async def _stream(self, owner: str, response_id: str, after: int) -> ASGIApp:
         run = self._background.find(owner, response_id)
         if run is not None:
-            return self._background.stream(run.read(after + 1), {})
+            return self._background.stream(run.log.read(after + 1), {})
         record = await self._record(owner, response_id)
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="streamed again"), code="not_in_background")
@@ -92,8 +95,13 @@ class StoredResponses:
                 code="made_elsewhere",
                 param="stream",
             )
-        events = await self._state.store.response_events(owner, response_id)
-        return self._background.stream(_at_once(kept_frames(record, events, after)), {})
+        kept = self._streams.find(response_id)
+        if kept is None:
+            events = await self._state.store.response_events(owner, response_id)
+            if events is None:
+                return self._background.stream(_at_once(last_frames(record, after)), {})
+            kept = self._streams.share(response_id, events)
+        return self._background.stream(kept.read(after + 1), {})
 
     async def _record(self, owner: str, response_id: str) -> ResponseRecord:
         record = await self._state.store.response(owner, response_id)
@@ -105,6 +113,25 @@ class StoredResponses:
 def included(request: Request) -> list[str]:
     """Return what a query wants to see besides the usual; SDKs write lists with and without brackets."""
     return [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
+
+
+def item_query(request: Request) -> ItemQuery:
+    """Return which items of a history a query string asks for."""
+    query = page_query(request.query_params)
+    return ItemQuery(after=query.after, limit=query.limit, newest_first=query.newest_first)
+
+
+def items_listed(request: Request, query: ItemQuery, found: ItemPage) -> JsonObject:
+    """Return a page of items as lists show them."""
+    if not found.knows_after:
+        raise unknown_after(query.after)
+    return page(items_shown(request, found.items), has_more=found.has_more)
+
+
+def items_shown(request: Request, items: Sequence[KeptItem]) -> list[JsonObject]:
+    """Return items as lists show them."""
+    encrypted = ENCRYPTED_REASONING in included(request)
+    return [shown_item(item.id, item.body, encrypted=encrypted) for item in items]
 
 
 def _asked(request: Request) -> tuple[str, str]:
@@ -129,5 +156,4 @@ def _missing(response_id: str) -> NotFound:
 
 
 async def _at_once(frames: bytes) -> AsyncIterator[bytes]:
-    if frames:
-        yield frames
+    yield frames

@@ -48,11 +48,14 @@ def page_of(objects: Sequence[JsonObject], query: PageQuery) -> JsonObject:
     if query.after is not None:
         places = [place for place, each in enumerate(ordered) if each["id"] == query.after]
         if not places:
-            raise InvalidRequest(
-                f"Invalid 'after': there is no '{query.after}' in this list.", code="invalid_value", param="after"
-            )
+            raise unknown_after(query.after)
         ordered = ordered[places[-1] + 1 :]
     return page(ordered[: query.limit], has_more=len(ordered) > query.limit)
+
+
+def unknown_after(after: str | None) -> InvalidRequest:
+    """Return what a page after something that is not in the list is answered with."""
+    return InvalidRequest(f"Invalid 'after': there is no '{after}' in this list.", code="invalid_value", param="after")
 
 
 def page(objects: Sequence[JsonObject], *, has_more: bool) -> JsonObject:

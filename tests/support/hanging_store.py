@@ -1,0 +1,46 @@
+"""Databases that hang for a while: the lock of a SQLite file, or a Postgres whose processes are stopped."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import asyncpg
+
+from soak.processes import descendants
+from turnbridge.store.open import sqlite_file
+
+
+async def hanging(url: str) -> AbstractContextManager[None]:
+    """Return a context in which a database hangs: for those who write to SQLite, for everybody in Postgres."""
+    file = sqlite_file(url)
+    if file is not None:
+        return _locked(file)
+    operator = await asyncpg.connect(url)
+    directory = Path(await operator.fetchval("SHOW data_directory"))
+    await operator.close()
+    return _stopped(int((directory / "postmaster.pid").read_text().split()[0]))
+
+
+@contextlib.contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as stranger:
+        stranger.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+@contextlib.contextmanager
+def _stopped(server: int) -> Iterator[None]:
+    pids = [server, *descendants(server)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            # A connection of its own may have ended meanwhile.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,121 @@
+"""One log of a stream, and its readers: all read the same, and none holds more than a piece of it."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from turnbridge.turn.items import JsonObject
+from turnbridge.web import frame_log
+from turnbridge.web.frame_log import FrameLog, PackedStream, PackedStreams, pack
+from turnbridge.web.writers import named_frames
+
+pytestmark = pytest.mark.anyio
+
+BOUND_S = 25
+
+
+def frame(number: int, size: int = 0) -> bytes:
+    # Blank lines inside of a text must not be taken for the end of a frame.
+    delta: JsonObject = {"type": "delta", "sequence_number": number, "delta": "a\n\nb" + "x" * size}
+    return named_frames([delta])
+
+
+def frames(*numbers: int) -> bytes:
+    return b"".join(map(frame, numbers))
+
+
+async def collected(source: AsyncIterator[bytes]) -> bytes:
+    async with asyncio.timeout(BOUND_S):
+        return b"".join([piece async for piece in source])
+
+
+@pytest.fixture
+def written() -> FrameLog:
+    """Return a log in which nothing stands yet."""
+    return FrameLog()
+
+
+@pytest.mark.parametrize("position", range(6))
+async def test_a_reader_that_joins_after_the_end_reads_from_any_event_on(written: FrameLog, position: int) -> None:
+    written.add([frame(number) for number in range(4)])
+    written.end()
+    assert await collected(written.read(position)) == frames(*range(position, 4))
+
+
+async def test_a_reader_that_joins_early_reads_as_it_is_written(written: FrameLog) -> None:
+    written.add([frame(0)])
+    reader = written.read(0)
+    assert await anext(reader) == frames(0)
+    for number in (1, 2):
+        waiting = asyncio.ensure_future(anext(reader))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        written.add([frame(number)])
+        assert await waiting == frames(number)
+    written.add([frame(3)])
+    written.end()
+    assert await collected(reader) == frames(3)
+
+
+async def test_many_readers_at_different_places_read_the_same(written: FrameLog) -> None:
+    readers = [asyncio.ensure_future(collected(written.read(position))) for position in (0, 2, 5)]
+    for number in range(6):
+        written.add([frame(number)])
+        await asyncio.sleep(0)
+    written.end()
+    assert await asyncio.gather(*readers) == [frames(*range(6)), frames(*range(2, 6)), frames(5)]
+
+
+async def of_the_log(whole: list[bytes]) -> Callable[[int], AsyncIterator[bytes]]:
+    log = FrameLog()
+    log.add(whole)
+    log.end()
+    return log.read
+
+
+async def of_what_was_kept(whole: list[bytes]) -> Callable[[int], AsyncIterator[bytes]]:
+    return PackedStream(await pack(whole)).read
+
+
+@pytest.mark.parametrize("stream", [of_the_log, of_what_was_kept])
+@pytest.mark.parametrize("piece", [1, 7, 100, 1_000_000])
+async def test_a_stream_is_the_same_in_pieces_of_any_size(
+    monkeypatch: pytest.MonkeyPatch,
+    stream: Callable[[list[bytes]], Awaitable[Callable[[int], AsyncIterator[bytes]]]],
+    piece: int,
+) -> None:
+    monkeypatch.setattr(frame_log, "PIECE_BYTES", piece)
+    monkeypatch.setattr(frame_log, "PACKED_PIECE_BYTES", piece)
+    whole = [frame(number, size) for number, size in enumerate((0, 40, 400, 3, 0))]
+    read = await stream(whole)
+    for position in range(7):
+        pieces = [each async for each in read(position)]
+        assert b"".join(pieces) == b"".join(whole[position:])
+
+
+@pytest.mark.parametrize("stream", [of_the_log, of_what_was_kept])
+async def test_a_reader_has_no_more_than_a_piece_of_the_stream_at_once(
+    stream: Callable[[list[bytes]], Awaitable[Callable[[int], AsyncIterator[bytes]]]],
+) -> None:
+    read = await stream([frame(number, size) for number in range(50) for size in (10, 100, 200_000)])
+    sizes = [len(piece) async for piece in read(0)]
+    assert max(sizes) <= frame_log.PIECE_BYTES
+    # And not in crumbs, each of which is a write of its own.
+    assert sum(sizes) / len(sizes) > frame_log.PIECE_BYTES / 3
+
+
+async def test_readers_of_a_kept_stream_share_it_while_one_of_them_reads() -> None:
+    streams, packed = PackedStreams(), await pack([frame(0), frame(1)])
+    assert streams.find("resp_1") is None
+    readers = [streams.share("resp_1", packed).read(0)]
+    shared = streams.find("resp_1")
+    assert shared is not None
+    readers.append(shared.read(1))
+    assert streams.share("resp_1", bytes(packed)) is shared
+    del shared
+    assert [await collected(reader) for reader in readers] == [frames(0, 1), frames(1)]
+    readers.clear()
+    gc.collect()
+    assert streams.find("resp_1") is None
