@@ -27,7 +27,7 @@ from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.turn.events import TurnCompleted, TurnFailed
 from turnbridge.turn.items import Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, DIRECT_TOOLS, thread_start_params
+from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, DIRECT_TOOLS, PROCESS_OVERRIDES, thread_start_params
 from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE, flat_config
 from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.tools import ToolNames
@@ -226,6 +226,7 @@ def _recipe(spec: CodexSpec) -> str:
         flat_config(request, logged_in=False),
         CATALOG_OVERRIDES,
         DIRECT_TOOLS,
+        PROCESS_OVERRIDES,
         spec.direct_tools,
         spec.dialect,
         spec.rules,

@@ -27,8 +27,6 @@ KEPT_CONFIG_KEYS = (
     "forced_login_method",
     "forced_chatgpt_workspace_id",
     "preferred_auth_method",
-    # Not about models, but what a user has forbidden once stays forbidden.
-    "analytics",
 )
 
 # The login, and the variables that providers take their keys from. A link may point at nothing until the user logs in.
@@ -41,7 +39,9 @@ LOG_DATABASE_LIMIT = 64 * 1024 * 1024
 def prepare_home(home: Path, user_home: Path) -> None:
     """Create or refresh the gateway's home from the user's."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(home / "config.toml", tomli_w.dumps(_kept_config(user_home / "config.toml")))
+    config = _config(user_home)
+    kept = {key: config[key] for key in KEPT_CONFIG_KEYS if key in config}
+    write_private(home / "config.toml", tomli_w.dumps(kept))
     for name in LINKED_FILES:
         _link(home / name, user_home / name)
     _tidy(home)
@@ -78,14 +78,20 @@ def login_state(home: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _kept_config(path: Path) -> dict[str, object]:
+def configured_model(home: Path) -> str | None:
+    """Return the model that the configuration in a home names."""
+    model = _config(home).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _config(home: Path) -> dict[str, object]:
+    path = home / "config.toml"
     try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BackendUnavailable(f"The Codex configuration {path} is not valid TOML: {error}") from error
-    return {key: config[key] for key in KEPT_CONFIG_KEYS if key in config}
 
 
 def _link(link: Path, target: Path) -> None:
