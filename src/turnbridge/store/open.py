@@ -63,6 +63,6 @@ async def database_at(url: str) -> Database:
         from turnbridge.store.postgres import PostgresDatabase  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise BackendUnavailable(
-            "A store in Postgres needs the extra: pip install 'turnbridge[postgres]'", code="store_unavailable"
+            "A store in Postgres needs the package asyncpg beside the gateway.", code="store_unavailable"
         ) from error
     return await PostgresDatabase.connected(url)
