@@ -3,20 +3,19 @@
 import asyncio
 import contextlib
 import os
-import re
 import select
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from codex_cli_bin import bundled_codex_path
 
+from tests.support.command import PATIENCE_S, Finished, end_by_force, environment, run, serving
 from turnbridge import __version__
 from turnbridge.cli import EXIT_INTERRUPTED
 from turnbridge.commands.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
@@ -25,123 +24,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 # What the command line says of itself: there is no such command or option.
 EXIT_USAGE = 2
-PATIENCE_S = 90
-"""After this a test has failed."""
-
-
-def environment(directory: Path, **variables: str) -> dict[str, str]:
-    usual = {"PATH": os.environ["PATH"], "HOME": str(directory), "PROXY_DATA_DIR": str(directory / "data")}
-    return {**usual, "WORKER_COUNT": "1", **variables}
-
-
-@dataclass(slots=True)
-class Finished:
-    status: int
-    out: str
-    err: str
-
-
-async def run(directory: Path, *words: str, **variables: str) -> Finished:
-    """Run `turnbridge` to its end."""
-    process = await start(directory, *words, **variables)
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            out, err = await process.communicate()
-    finally:
-        await end_by_force(process, directory)
-    return Finished(process.returncode or 0, out.decode(), err.decode())
-
-
-async def start(directory: Path, *words: str, **variables: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "turnbridge", *words),
-        env=environment(directory, **variables),
-        cwd=directory,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-async def end_by_force(process: asyncio.subprocess.Process, directory: Path) -> None:
-    """Leave nothing of a gateway behind, whatever a test has found out about it."""
-    if process.returncode is None:
-        process.kill()
-        await process.communicate()
-    for pid in codex_pids(directory):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def codex_pids(directory: Path) -> list[int]:
-    """Return the processes that have our data directory on their command line, which are all Codex."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = path.read_bytes()
-        except OSError:  # It has just ended.
-            continue
-        if os.fsencode(directory / "data") in command:
-            found.append(int(path.parent.name))
-    return found
-
-
-@dataclass(slots=True)
-class Serving:
-    """A running `turnbridge serve`, and what it has printed."""
-
-    process: asyncio.subprocess.Process
-    printed: str
-    directory: Path
-    url: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.url = self.shown(r"Base URL +(\S+)/v1$")
-
-    def shown(self, pattern: str) -> str:
-        """Return what the pattern finds in the printed text."""
-        found = re.search(pattern, self.printed, re.MULTILINE | re.DOTALL)
-        assert found, self.printed
-        return found[1]
-
-    async def ready(self) -> None:
-        async with httpx2.AsyncClient(trust_env=False) as client:
-            while (await client.get(f"{self.url}/readyz")).status_code != 200:  # noqa: ASYNC110 - as probes do
-                await asyncio.sleep(0.02)
-
-    async def end(self, number: signal.Signals) -> Finished:
-        """Send a signal, and return what is left of the process."""
-        self.process.send_signal(number)
-        out, err = await self.process.communicate()
-        return Finished(self.process.returncode or 0, out.decode(), err.decode())
-
-    def codex_pids(self) -> list[int]:
-        if not Path("/proc/self/cmdline").exists():
-            pytest.skip("only Linux shows the command lines of processes")
-        return codex_pids(self.directory)
-
-    async def until_codex_is_gone(self) -> None:
-        while self.codex_pids():  # noqa: ASYNC110 - nobody tells when a process ends that is not ours
-            await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def serving(directory: Path, *words: str, **variables: str) -> AsyncIterator[Serving]:
-    """Run the demo on a free port; afterwards it has ended, if need be by force."""
-    process = await start(directory, "serve", "--demo", "--port", "0", *words, **variables)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            printed = ""
-            while "print(" not in printed:
-                line = await process.stdout.readline()
-                if not line:
-                    _, err = await process.communicate()
-                    pytest.fail(f"It ended early: {printed}{err.decode()}")
-                printed += line.decode()
-            yield Serving(process, printed, directory)
-    finally:
-        await end_by_force(process, directory)
 
 
 def names_in(directory: Path) -> list[str]:
@@ -175,7 +57,7 @@ async def test_ctrl_c_ends_a_command_without_a_word(tmp_path: Path) -> None:
     assert await run(tmp_path, "schema", "--codex-bin", str(codex)) == Finished(EXIT_INTERRUPTED, "", "")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.test"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "0", "::", "192.0.2.1"])
 async def test_other_addresses_than_loopback_need_a_key_that_the_user_chose(tmp_path: Path, host: str) -> None:
     refused = await run(tmp_path, "serve", "--demo", "--host", host, "--port", "0")
     assert (refused.status, refused.out) == (EXIT_CONFIG, "")
@@ -231,6 +113,12 @@ async def test_an_address_of_another_machine_is_named(tmp_path: Path) -> None:
     assert refused.err.endswith("Choose another address with --host.\n")
 
 
+@pytest.mark.parametrize("host", ["no such host", "nonsense.test", "[::1]", f"{'x' * 64}.test"])
+async def test_a_host_that_has_no_address_is_named_before_anything_else_is_asked_for(tmp_path: Path, host: str) -> None:
+    words = f"Cannot listen on {host}: there is no such address. Choose another one with --host.\n"
+    assert await run(tmp_path, "serve", "--demo", "--host", host) == Finished(EXIT_CONFIG, "", words)
+
+
 async def test_a_data_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     words = f"Cannot keep anything in {tmp_path / 'data'}: File exists. Choose another directory in PROXY_DATA_DIR.\n"
@@ -257,20 +145,47 @@ def unread() -> Iterator[int]:
     os.close(reading)
 
 
-@pytest.mark.parametrize("streams", ["<&- >&- 2>&-", "2>/dev/full", "2>&{unread}"], ids=["closed", "full", "unread"])
-async def test_it_serves_also_if_nobody_can_read_what_it_writes(tmp_path: Path, streams: str, unread: int) -> None:
+@pytest.fixture
+def broken() -> Iterator[int]:
+    """Return a pipe whose reader is gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    yield writing
+    os.close(writing)
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        pytest.param("<&- >&- 2>&-", id="closed"),
+        pytest.param(">/dev/full 2>/dev/full", id="full"),
+        pytest.param(">&{unread} 2>&{unread}", id="unread"),
+        pytest.param(">&{broken} 2>&{broken}", id="broken"),
+    ],
+)
+async def test_it_serves_also_if_nobody_can_read_what_it_writes(
+    tmp_path: Path, streams: str, unread: int, broken: int
+) -> None:
     # Bound, so that nobody else gets it meanwhile; the gateway may listen on it, since this one does not.
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind(("127.0.0.1", 0))
     port = held.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
-        *("bash", "-c", f'exec "$@" {streams.format(unread=unread)}', "bash", sys.executable, "-m", "turnbridge"),
+        *(
+            "bash",
+            "-c",
+            f'exec "$@" {streams.format(unread=unread, broken=broken)}',
+            "bash",
+            sys.executable,
+            "-m",
+            "turnbridge",
+        ),
         *("serve", "--demo", "--port", str(port)),
-        env=environment(tmp_path),
+        env=environment(tmp_path, PROXY_PROT="1"),
         cwd=tmp_path,
         stdout=asyncio.subprocess.DEVNULL,
-        pass_fds=(unread,),
+        pass_fds=(unread, broken),
     )
     try:
         async with asyncio.timeout(PATIENCE_S), httpx2.AsyncClient(trust_env=False) as client:
@@ -280,7 +195,7 @@ async def test_it_serves_also_if_nobody_can_read_what_it_writes(tmp_path: Path, 
                         break
                 await asyncio.sleep(0.05)
             process.terminate()
-            await process.wait()
+            assert await process.wait() == 0
     finally:
         held.close()
         await end_by_force(process, tmp_path)
@@ -297,35 +212,75 @@ async def test_a_bad_setting_is_refused_by_its_name_without_a_traceback(tmp_path
     assert "Traceback" not in refused.err
 
 
-async def test_what_is_printed_can_be_pasted(tmp_path: Path) -> None:
-    async with serving(tmp_path, PROXY_PROT="1") as gateway:
-        await gateway.ready()
-        curl = gateway.shown(r"^(curl .*?\}')$")
-        pasted = {"python": [sys.executable, "-c", gateway.shown(r"^(from openai .*)")]}
-        if shutil.which("curl"):
-            pasted["curl"] = ["sh", "-c", curl]
-        said = {}
-        for name, command in pasted.items():
-            ran = await asyncio.create_subprocess_exec(
-                *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-            )
-            said[name] = (await ran.communicate())[0].decode()
+async def pasted(directory: Path, *command: str, stdin: str = "", **variables: str) -> str:
+    """Return what a command prints in the user's shell."""
+    ran = await asyncio.create_subprocess_exec(
+        *command,
+        env=environment(directory, **variables),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    return (await ran.communicate(stdin.encode()))[0].decode()
+
+
+# Nobody listens there.
+DEAD_PROXY = dict.fromkeys(("http_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.parametrize("variables", [{}, DEAD_PROXY], ids=["direct", "behind a proxy"])
+async def test_what_is_printed_can_be_pasted(tmp_path: Path, variables: dict[str, str]) -> None:
+    home = tmp_path / "my home"
+    home.mkdir()
+    async with serving(home, "--demo", PROXY_PROT="1", **variables) as gateway:
+        await gateway.read_until("print(")
+        assert (await gateway.readiness()).status_code == 200
+        for_shell, for_python = gateway.shown(r"Try it:\n\n(.*\}\'\n)"), gateway.shown(r"^(from openai .*)")
+        both = f'{for_shell}\nexec "$0" -c "$1"'
+        said = await pasted(home, "sh", "-c", both, sys.executable, for_python, **variables)
         ended = await gateway.end(signal.SIGTERM)
-    assert all("Hello!" in text for text in said.values()), said
+    assert said.count("You said: “Hello!”.") == 2, said
     assert "warning: PROXY_PROT is set, but there is no such setting." in ended.err
 
 
+@pytest.mark.parametrize("chosen", [False, True], ids=["default", "chosen"])
+async def test_the_login_command_can_be_pasted_by_someone_who_never_used_codex(tmp_path: Path, chosen: bool) -> None:
+    """Also where paths have spaces: Codex refuses a home that is named and does not exist."""
+    home = tmp_path / "my home"
+    (home / "my codex").mkdir(parents=True)
+    (home / "my codex" / "codex").symlink_to(bundled_codex_path())
+    variables = {**DEAD_PROXY, "CODEX_BIN": str(home / "my codex" / "codex")}
+    codex_home = home / ("its home" if chosen else ".codex")
+    if chosen:
+        variables["CODEX_HOME"] = str(codex_home)
+    async with serving(home, **variables) as gateway:
+        await gateway.read_until("print(")
+        command = gateway.shown(r"Log in, in another terminal:\n\n(.*?)\n\n")
+        refused = await gateway.readiness()
+        assert not codex_home.exists(), "nothing is written to a user's home unasked"
+        said = await pasted(home, "sh", "-c", f"{command} --with-api-key", stdin="sk-test", **variables)
+        assert (codex_home / "auth.json").exists(), said
+        await gateway.ready()
+    assert "Try it" not in gateway.printed
+    assert refused.status_code == 503
+    assert f"`{command}`" in refused.json()["reason"]
+
+
 async def test_a_second_start_has_the_same_key_and_knows_its_codex_already(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "api-key"
     keys, learned = [], []
     for _ in range(2):
-        async with serving(tmp_path) as gateway:
+        async with serving(tmp_path, "--demo") as gateway:
             await gateway.ready()
-            keys.append(gateway.shown(r"API key +(\S+)$"))
-            await gateway.end(signal.SIGTERM)
+            await gateway.read_until("print(")
+            assert gateway.shown(r"API key +([^\n]+)$") == f"in {file}"
+            keys.append(file.read_text().strip())
+            ended = await gateway.end(signal.SIGTERM)
+            assert keys[-1] not in gateway.printed + ended.out + ended.err, "a service's log would keep it"
         notes = [path for path in (tmp_path / "data" / "binaries").rglob("*") if path.is_file()]
         learned.append({path: path.stat().st_mtime_ns for path in notes})
-    file = tmp_path / "data" / "api-key"
-    assert keys == [file.read_text().strip()] * 2
+    assert keys[0] == keys[1]
     assert file.stat().st_mode & 0o777 == 0o600
     assert learned[0]
     assert learned[0] == learned[1]
@@ -333,7 +288,10 @@ async def test_a_second_start_has_the_same_key_and_knows_its_codex_already(tmp_p
 
 
 async def test_a_key_that_the_user_chose_is_not_printed(started_before: Path) -> None:
-    async with serving(started_before, PROXY_API_KEY="sk-my-own-secret") as gateway, httpx2.AsyncClient() as client:
+    async with (
+        serving(started_before, "--demo", PROXY_API_KEY="sk-my-own-secret") as gateway,
+        httpx2.AsyncClient() as client,
+    ):
         await gateway.ready()
         headers = {"authorization": "Bearer sk-my-own-secret"}
         assert (await client.get(f"{gateway.url}/v1/models", headers=headers)).status_code == 200
@@ -345,7 +303,7 @@ async def test_a_key_that_the_user_chose_is_not_printed(started_before: Path) ->
 @pytest.mark.parametrize(("number", "ready"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGINT, False)])
 async def test_a_signal_ends_everything_cleanly(tmp_path: Path, number: signal.Signals, ready: bool) -> None:
     """Also while Codex is still starting."""
-    async with serving(tmp_path) as gateway:
+    async with serving(tmp_path, "--demo") as gateway:
         if ready:
             await gateway.ready()
             assert gateway.codex_pids()
@@ -356,7 +314,7 @@ async def test_a_signal_ends_everything_cleanly(tmp_path: Path, number: signal.S
 
 
 async def test_a_codex_that_hangs_does_not_outlive_the_gateway(started_before: Path) -> None:
-    async with serving(started_before) as gateway:
+    async with serving(started_before, "--demo") as gateway:
         await gateway.ready()
         for pid in gateway.codex_pids():
             os.kill(pid, signal.SIGSTOP)
@@ -365,7 +323,7 @@ async def test_a_codex_that_hangs_does_not_outlive_the_gateway(started_before: P
 
 
 async def test_a_gateway_that_is_killed_leaves_no_codex_behind(started_before: Path) -> None:
-    async with serving(started_before) as gateway:
+    async with serving(started_before, "--demo") as gateway:
         await gateway.ready()
         assert gateway.codex_pids()
         await gateway.end(signal.SIGKILL)

@@ -223,3 +223,30 @@ def test_a_missing_file_that_was_named_is_reported(environment: pytest.MonkeyPat
     environment.setenv("PROXY_CONFIG", str(tmp_path / "nowhere.toml"))
     with pytest.raises(ValueError, match="nowhere"):
         load_settings()
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_program_without_a_slash_is_looked_for_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my-codex").touch(mode=0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert load_settings(CODEX_BIN="my-codex").codex_bin == tmp_path / "my-codex"
+    assert load_settings(CODEX_BIN="./my-codex").codex_bin == Path.cwd() / "my-codex"
+    with pytest.raises(ValueError, match=r"^CODEX_BIN: there is no program `other` on PATH; give its path$"):
+        load_settings(CODEX_BIN="other")
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_user_without_a_home_directory_is_told_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run under a user id that no file of it knows."""
+
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    words = r"^This user has no home directory\. Set HOME, or PROXY_DATA_DIR and CODEX_HOME\.$"
+    for chosen in ({}, {"PROXY_DATA_DIR": tmp_path}, {"CODEX_HOME": tmp_path}):
+        with pytest.raises(ValueError, match=words):
+            load_settings(**chosen)
+    settings = load_settings(PROXY_DATA_DIR=tmp_path / "data", CODEX_HOME=tmp_path / "codex")
+    assert (settings.data_dir, settings.codex_home) == (tmp_path / "data", tmp_path / "codex")

@@ -137,7 +137,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     rules = _generation_rules(settings)
     state = State(parts.store, parts.calls)
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.background_ended)
-    models = Models(parts.backend, default=settings.codex_model, aliases=settings.model_aliases)
+    models = Models(parts.backend, aliases=settings.model_aliases)
     app = build_app(
         _handlers(runner, admission, state, background, models, rules),
         problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,

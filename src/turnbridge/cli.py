@@ -11,16 +11,19 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from click.exceptions import Exit
 
 from turnbridge import __version__
-from turnbridge.bootstrap import Gateway, running_gateway, stored_key, trace_path
+from turnbridge.bootstrap import KEY_FILE, Gateway, running_gateway, stored_key, trace_path
+from turnbridge.codex import login_command
 from turnbridge.commands import probe, schema, store, trace
-from turnbridge.commands.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
+from turnbridge.commands.refusal import EXIT_UNAVAILABLE, refuse, usable_settings, warn
 from turnbridge.demo.persona import respond
 from turnbridge.demo.server import ScriptedModel
+from turnbridge.greeting import Greeting, say, shown_key
 from turnbridge.logs import conceal, configure_logging
 from turnbridge.settings import Settings, complaints
 from turnbridge.web.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
@@ -32,6 +35,14 @@ EXIT_INTERRUPTED = 130
 SHORTEST_PUBLIC_KEY = 16
 # Wide enough for the longest line of the help, where the terminal is.
 HELP_COLUMNS = 120
+
+
+class Address(NamedTuple):
+    """What a socket is bound to."""
+
+    family: socket.AddressFamily
+    host: str
+    port: int
 
 
 class _Commands(click.Group):
@@ -60,15 +71,12 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
     settings = usable_settings(PROXY_HOST=host, PORT=port)
     configure_logging(settings.log_level)
     for complaint in complaints(os.environ):
-        click.secho(f"warning: {complaint}", fg="yellow", err=True)
+        warn(complaint)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
         refuse("PROXY_API_KEY holds no key. Set one, or several with commas; if it is unset, the gateway makes one.")
-    if not _is_loopback(settings.host) and settings.api_key is None:
-        refuse(
-            f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
-            "or listen on 127.0.0.1."
-        )
-    _check_keys(settings)
+    address = _address(settings.host, settings.port)
+    if not ipaddress.ip_address(address.host).is_loopback:
+        _check_keys(settings)
     if settings.log_proto and trace_path(settings).is_symlink():
         refuse(
             f"Refusing to write the wire trace to {trace_path(settings)}: it is a symbolic link. Choose a plain file."
@@ -76,7 +84,7 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
     _check_data_dir(settings.data_dir)
     raise_descriptor_limit()
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(settings, demo=demo))
+        runner.run(_serve(settings, address, demo=demo))
 
 
 def _stand_in_for_closed_streams() -> None:
@@ -87,9 +95,12 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def _check_keys(settings: Settings) -> None:
-    """Refuse to let others than this machine guess a short key."""
-    if _is_loopback(settings.host):
-        return
+    """Refuse to let others than this machine use a key that nobody chose, or guess a short one."""
+    if settings.api_key is None:
+        refuse(
+            f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
+            "or listen on 127.0.0.1."
+        )
     secrets = {
         "PROXY_API_KEY": (settings.api_key or "").split(","),
         "PROXY_METRICS_TOKEN": [settings.metrics_token or ""],
@@ -109,7 +120,7 @@ def _check_data_dir(directory: Path) -> None:
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         refuse(f"Cannot keep anything in {directory}: {error.strerror}. Choose another directory in PROXY_DATA_DIR.")
     except OSError as error:
-        click.secho(f"warning: cannot make {directory} now: {error.strerror}", fg="yellow", err=True)
+        warn(f"cannot make {directory} now: {error.strerror}")
 
 
 def _own_key(directory: Path) -> str:
@@ -120,10 +131,13 @@ def _own_key(directory: Path) -> str:
         refuse(words, status=EXIT_UNAVAILABLE)
 
 
-async def _serve(settings: Settings, *, demo: bool) -> None:
+async def _serve(settings: Settings, address: Address, *, demo: bool) -> None:
     api_key = settings.api_key or _own_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
-    listener = _listen(settings.host, settings.port)
+    listener = _listen(address)
+    host, port = listener.getsockname()[:2]
+    key = shown_key(api_key, chosen=settings.api_key is not None, file=settings.data_dir / KEY_FILE)
+    greeting = Greeting(host=host, port=port, key=key, demo=demo)
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         gateway = await stack.enter_async_context(
@@ -133,9 +147,17 @@ async def _serve(settings: Settings, *, demo: bool) -> None:
         wanted = 2 * (settings.max_turns + settings.queue_max)
         server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
-        _welcome(listener, api_key, own_key=settings.api_key is not None, demo=demo)
+        say(greeting.opening())
+        first_steps = asyncio.create_task(_say_first_steps(greeting, gateway, login_command(settings)))
+        stack.callback(first_steps.cancel)
         _spare_the_collector()
         await server.serve(sockets=[listener])
+
+
+async def _say_first_steps(greeting: Greeting, gateway: Gateway, command: str) -> None:
+    """Tell what to try once Codex has started; a Codex that does not start is told by the log."""
+    ready = (await gateway.pool.first_readiness()).ready
+    say(greeting.first_steps(login_command=None if ready else command))
 
 
 def _spare_the_collector() -> None:
@@ -147,7 +169,10 @@ def _spare_the_collector() -> None:
 
 @contextlib.contextmanager
 def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> Iterator[None]:
-    """Let running turns finish at the first signal to stop, and stop at once at the second."""
+    """Let running turns finish at the first signal to stop, and stop at once at the second.
+
+    A terminal that closes may send SIGHUP twice, so it never means "at once". Under `nohup` it stays ignored.
+    """
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []
 
@@ -161,61 +186,45 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> I
         else:
             draining.append(loop.create_task(drain()))
 
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, stop)
+    def hang_up() -> None:
+        if not draining:
+            stop()
+
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handlers[signal.SIGHUP] = hang_up
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
     try:
         yield
     finally:
-        for number in signals:
+        for number in handlers:
             loop.remove_signal_handler(number)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+def _address(host: str, port: int) -> Address:
+    """Return the address to listen on; a name that has several is tried as IPv4 first, as clients do."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, ValueError):  # The second for what cannot be a name at all.
+        refuse(f"Cannot listen on {host}: there is no such address. Choose another one with --host.")
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return Address(family, str(address[0]), port)
+
+
+def _listen(address: Address) -> socket.socket:
+    listener = socket.socket(address.family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()
         wrong_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
         other = "port with --port" if wrong_port else "address with --host"
-        refuse(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another {other}.")
+        refuse(f"Cannot listen on {address.host}:{address.port}: {error.strerror}. Choose another {other}.")
     # From here on a client may connect, and waits until the server takes it.
     listener.listen()
     return listener
-
-
-def _welcome(listener: socket.socket, api_key: str, *, own_key: bool, demo: bool) -> None:
-    host, port = listener.getsockname()[:2]
-    base = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
-    shown = "YOUR_KEY" if own_key else api_key
-    model = "gpt-5.5" if demo else "codex-5"
-    click.echo(
-        f"""
-Turnbridge {__version__} listens on {base}{"  (demo: a scripted model, no account)" if demo else ""}
-
-  Base URL  {base}
-  API key   {"the one that you chose" if own_key else api_key}
-
-Try it:
-
-curl {base}/chat/completions -H "Authorization: Bearer {shown}" -H "Content-Type: application/json" \\
-  -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
-
-from openai import OpenAI
-client = OpenAI(base_url="{base}", api_key="{shown}")
-print(client.responses.create(model="{model}", input="Hello!").output_text)
-"""
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 for command in (probe.probe, schema.schema, serve, store.store, trace.trace):

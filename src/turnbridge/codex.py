@@ -1,9 +1,11 @@
 """Settings → Codex: which binary is run how, and the pools of its processes."""
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import codex_cli_bin
 
@@ -85,10 +87,21 @@ def login_help(settings: Settings, spec: CodexSpec) -> str:
     """Return what to do when nobody is logged in."""
     return (
         f"Codex is not logged in: {settings.codex_home / 'auth.json'} has no usable login. "
-        f"Run `CODEX_HOME={settings.codex_home} {spec.binary} login` (add `--device-auth` on a machine without a "
-        f"browser, or `--with-api-key` for an API key), then try again; Turnbridge need not be restarted. "
-        f"If your Codex keeps its login in the system keyring, use `CODEX_HOME={spec.home}` instead."
+        f"Run `{login_command(settings)}` (add `--device-auth` on a machine without a browser, or `--with-api-key` for "
+        f"an API key), then try again; Turnbridge need not be restarted. If your Codex keeps its login in the system "
+        f"keyring, run `{_login_in(spec.home, spec.binary)}` instead."
     )
+
+
+def login_command(settings: Settings) -> str:
+    """Return a line for a shell that logs in the user's Codex."""
+    home = shlex.quote(str(settings.codex_home))
+    # Codex refuses a home that does not exist, unless it is its own default.
+    return f"mkdir -p {home} && {_login_in(settings.codex_home, user_spec(settings).binary)}"
+
+
+def _login_in(home: Path, binary: Path) -> str:
+    return f"CODEX_HOME={shlex.quote(str(home))} {shlex.quote(str(binary))} login"
 
 
 def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpec:
@@ -97,6 +110,7 @@ def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpe
         home=settings.data_dir / home,
         workdir=settings.codex_workdir or settings.data_dir / "empty-workdir",
         overrides=overrides,
+        model=settings.codex_model,
         version=__version__,
         connect_timeout_s=settings.connect_timeout_ms / 1000,
         startup_timeout_s=_in_seconds(settings.worker_startup_timeout_ms),

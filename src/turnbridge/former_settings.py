@@ -35,7 +35,7 @@ FORMER: tuple[Former, ...] = (
     ),
     *_kept("CODEX_BIN", note="The default is the binary that is installed with Turnbridge."),
     *_kept("CODEX_HOME", note="Only read: the gateway has a home of its own. The default is `~/.codex`."),
-    *_kept("CODEX_MODEL", note="The default is the model of your Codex configuration."),
+    *_kept("CODEX_MODEL", note="The default is the model of your Codex configuration. Codex's catalogue may lack it."),
     *_kept("CODEX_FORCE_PROVIDER"),
     *_kept("PROXY_CODEX_WORKDIR", note="The default is an empty folder in the data directory."),
     *_kept("PROXY_SANDBOX_MODE", "PROXY_APPROVAL_POLICY", note="Codex is given no tool to which it could apply."),

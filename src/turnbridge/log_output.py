@@ -1,4 +1,4 @@
-"""Stderr as the log is written to it: without ever waiting for whoever reads it.
+"""Stdout and stderr as they are written to: without ever waiting for whoever reads them.
 
 A program that starts the gateway with a pipe for its stderr, and does not read it, would else stop the gateway at
 the first line that the pipe has no room for, after some hundred requests.
@@ -8,6 +8,7 @@ import contextlib
 import os
 import select
 import stat
+from pathlib import Path
 from typing import TextIO
 
 
@@ -47,6 +48,16 @@ class LogOutput:
             os.write(pipe, part)
             self._torn = bool(rest)
         return True
+
+
+def print_to(file: TextIO, text: str) -> bool:
+    """Print a text, and tell whether that was possible; if not, nothing more is printed there."""
+    if LogOutput(file).write(text.encode(file.encoding, errors="backslashreplace").decode(file.encoding)):
+        return True
+    # What is left in the buffer would fail again when the program ends, and change its exit status.
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), file.fileno())
+    return False
 
 
 def _pipe_of(file: TextIO) -> int | None:

@@ -27,7 +27,13 @@ from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.turn.events import TurnCompleted, TurnFailed
 from turnbridge.turn.items import ImagePart, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, DIRECT_TOOLS, raw_item, thread_start_params
+from turnbridge.wire.codex.encode import (
+    CATALOG_OVERRIDES,
+    DIRECT_TOOLS,
+    PROCESS_OVERRIDES,
+    raw_item,
+    thread_start_params,
+)
 from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE, flat_config
 from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.tools import ToolNames
@@ -250,6 +256,7 @@ def _recipe(spec: CodexSpec) -> str:
         flat_config(request, logged_in=False),
         CATALOG_OVERRIDES,
         DIRECT_TOOLS,
+        PROCESS_OVERRIDES,
         spec.direct_tools,
         spec.dialect,
         spec.rules,

@@ -3,6 +3,9 @@
 import difflib
 import importlib.util
 import os
+import shlex
+import shutil
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,11 +51,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     )
     """Where the gateway keeps its key and its own Codex home. Default: the user's data directory."""
     codex_bin: Path | None = field(default=None, name="CODEX_BIN")
-    """The `codex` program. Default: the one installed with Turnbridge."""
+    """The `codex` program, by its path or by its name on PATH. Default: the one installed with Turnbridge."""
     codex_home: Path = field(default_factory=lambda: Path.home() / ".codex", name="CODEX_HOME")
     """The user's Codex home, for its login and models; nothing is written there. Default: `~/.codex`."""
     codex_model: str | None = field(default=None, name="CODEX_MODEL")
-    """The default model. Default: the one in the user's Codex configuration."""
+    """The default model; it need not be in Codex's catalogue. Default: the one in the user's Codex configuration."""
     codex_force_provider: str | None = field(default=None, name="CODEX_FORCE_PROVIDER")
     """The provider to use, of those in the Codex configuration. Default: the one chosen there."""
     codex_workdir: Path | None = field(default=None, name="PROXY_CODEX_WORKDIR")
@@ -101,7 +104,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     rate_limit: str | None = field(default=None, name="PROXY_RATE_LIMIT")
     """Requests that each key may make, as `60/minute` or `60/minute;1000/day`; further ones get 429."""
     rate_limit_storage: str = field(default="memory", name="PROXY_RATE_LIMIT_STORAGE")
-    """Where they are counted: `memory`, or `redis://HOST:PORT/0` to share them (extra `redis`)."""
+    """Where they are counted: `memory`, or `redis://HOST:PORT/0` to share them (package `redis`)."""
     drain_s: Amount = field(default=30, name="PROXY_DRAIN_S")
     """How long running turns may go on when the gateway is told to stop."""
     worker_count: AtLeastOne = field(
@@ -130,7 +133,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     warm_threads_ttl_s: Positive = field(default=1200, name="PROXY_WARM_THREADS_TTL_S")
     """How long a thread is kept for a next request."""
     database_url: str | None = field(default=None, name="PROXY_DATABASE_URL")
-    """Where answers are kept: `postgresql://…` (extra `postgres`). Default: a file in the data dir."""
+    """Where answers are kept: `postgresql://…` (package `asyncpg`). Default: a file in the data dir."""
     store_ttl_days: Amount = field(default=30, name="PROXY_STORE_TTL_DAYS")
     """How long answers are kept; 0 keeps nothing at all."""
     store_max_mb: AtLeastOne = field(default=1024, name="PROXY_STORE_MAX_MB")
@@ -168,6 +171,16 @@ def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _program(value: object) -> object:
+    """Return the path of a program; one without a slash is looked for on PATH, as a shell does."""
+    if not isinstance(value, str | Path) or os.sep in str(value):
+        return value
+    found = shutil.which(value)
+    if found is None:
+        raise ValueError(f"there is no program `{value}` on PATH; give its path")
+    return found
+
+
 def _check_limits(value: str) -> None:
     try:
         usable = all(limit.amount > 0 for limit in limits.parse_many(value))
@@ -183,7 +196,7 @@ def _check_counted_somewhere(value: str) -> None:
     if not value.startswith(REDIS_SCHEMES):
         raise ValueError("expected `memory` or a URL such as `redis://127.0.0.1:6379/0`")
     if importlib.util.find_spec("redis") is None:
-        raise ValueError("a Redis needs the extra: pip install 'turnbridge[redis]'")
+        raise ValueError(f"a Redis needs a package: {_how_to_install('redis')}")
     # Raises what is wrong with a port.
     _ = urlsplit(value).port
 
@@ -194,11 +207,16 @@ def _check_kept_somewhere(value: str) -> None:
     if not value.startswith(POSTGRES_SCHEMES):
         raise ValueError("expected a URL such as `postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:////DIR/FILE`")
     if importlib.util.find_spec("asyncpg") is None:
-        raise ValueError("Postgres needs the extra: pip install 'turnbridge[postgres]'")
+        raise ValueError(f"Postgres needs a package: {_how_to_install('asyncpg')}")
+
+
+def _how_to_install(package: str) -> str:
+    return f"{shlex.quote(sys.executable)} -m pip install {package}"
 
 
 # How a text is read that is more than one value, and what is looked at besides the type.
 READ: dict[str, Callable[[object], object]] = {
+    "CODEX_BIN": _program,
     "PROXY_MODEL_ALIASES": _pairs,
     "PROXY_CORS_ALLOWED_ORIGINS": _listed,
 }
@@ -235,7 +253,10 @@ def load_settings(**chosen: object) -> Settings:
             wrong.append(f"{name}: {error}")
     if wrong:
         raise ValueError("\n".join(wrong))
-    return Settings(**values)  # type: ignore[arg-type]  # Each was made to fit its type.
+    try:
+        return Settings(**values)  # type: ignore[arg-type]  # Each was made to fit its type.
+    except RuntimeError as error:
+        raise ValueError("This user has no home directory. Set HOME, or PROXY_DATA_DIR and CODEX_HOME.") from error
 
 
 def _value(name: str, given: object, kind: object) -> object:
@@ -258,8 +279,12 @@ def _in_file(file: Path) -> dict[str, object]:
 
 def config_file(environment: Mapping[str, str]) -> Path:
     """Return where the TOML file is looked for; it need not exist."""
-    chosen = environment.get(CONFIG_VARIABLE)
-    return Path(chosen) if chosen else Path(platformdirs.user_config_dir("turnbridge", appauthor=False)) / "config.toml"
+    if chosen := environment.get(CONFIG_VARIABLE):
+        return Path(chosen)
+    try:
+        return Path(platformdirs.user_config_dir("turnbridge", appauthor=False)) / "config.toml"
+    except RuntimeError:  # The user has no home directory, and so no file in it.
+        return Path(os.devnull)
 
 
 def known_names() -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 from soak.patience import until
 from soak.processes import command, with_variable
 from turnbridge.appserver import process
+from turnbridge.appserver.environment import WITHHELD_VARIABLES
 from turnbridge.appserver.process import AppServerProcess
 
 pytestmark = pytest.mark.anyio
@@ -173,14 +174,14 @@ async def test_a_child_can_be_stopped_by_several_at_once(tmp_path: Path) -> None
 async def test_a_child_has_its_own_home_and_session_and_none_of_the_gateways_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in process.WITHHELD_VARIABLES:
+    for name in WITHHELD_VARIABLES:
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "for a provider")
-    names = (*process.WITHHELD_VARIABLES, "OPENAI_API_KEY", "CODEX_HOME")
+    names = (*WITHHELD_VARIABLES, "OPENAI_API_KEY", "CODEX_HOME")
     code = f"import os; print([*map(os.getenv, {names}), os.getcwd(), os.getsid(0) == os.getpid()])"
     child = await Child.start(code, tmp_path)
     await child.gone()
-    secrets = [None] * len(process.WITHHELD_VARIABLES)
+    secrets = [None] * len(WITHHELD_VARIABLES)
     expected = [*secrets, "for a provider", str(tmp_path / "home"), str(tmp_path), True]
     assert child.said.decode() == f"{expected}\n"
 

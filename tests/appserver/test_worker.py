@@ -113,7 +113,7 @@ async def test_a_codex_without_a_catalogue_is_refused_with_its_words(
 
 
 async def test_a_codex_that_is_not_there_is_named(spec: CodexSpec) -> None:
-    with pytest.raises(BackendUnavailable, match=r"could not be started.*/nowhere/codex"):
+    with pytest.raises(BackendUnavailable, match=r"^/nowhere/codex cannot be run: there is no such program\.$"):
         await start_worker(replace(spec, binary=Path("/nowhere/codex")))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import openai
 import pytest
@@ -10,7 +11,7 @@ from openai.types.responses import ResponseInputParam
 
 from tests.codex_versions.seen import BUILT_IN_TOOLS, LATE, MODEL, as_seen, image, serve_another_turn, text, unhurried
 from tests.real.fidelity_cases import PNG
-from tests.support.gateway import Bridge
+from tests.support.gateway import Bridge, running_bridge
 from turnbridge.demo.replies import (
     Hangup,
     Reply,
@@ -50,6 +51,18 @@ async def test_one_message_reaches_the_model_as_it_is(old: Bridge) -> None:
         "include": ["reasoning.encrypted_content"],
         "text": {"verbosity": "medium"},
     }
+
+
+async def test_a_model_that_the_configuration_names_is_served_by_its_name(
+    tmp_path: Path, old_codex: Path, offline: None
+) -> None:
+    del offline
+    async with running_bridge(tmp_path, CODEX_BIN=old_codex, CODEX_MODEL="llama3.1:8b") as bridge:
+        for asked in ("llama3.1:8b", "codex-5"):
+            bridge.says("Hello!")
+            await bridge.client.responses.create(model=asked, input="hi")
+            assert bridge.seen()["model"] == "llama3.1:8b"
+        assert "llama3.1:8b" in [model.id async for model in bridge.client.models.list()]
 
 
 async def test_the_client_is_told_that_histories_are_flattened_and_what_is_added(old: Bridge) -> None:

@@ -245,12 +245,32 @@ MODEL_NAMES = (
     ),
     Requirement(
         id="models.default",
-        sentence="`CODEX_MODEL`, else the user's Codex configuration, else Codex itself, says what the default is.",
+        sentence=(
+            "`CODEX_MODEL`, else the user's Codex configuration, else Codex itself, says what the default is; no other "
+            "model takes its place."
+        ),
         source=OURS,
         tests=(
             "tests/real/test_models_route.py::test_a_name_stands_for_a_model_and_an_effort",
             "tests/engine/test_models.py::test_a_name_without_a_model_of_its_own_gets_the_default",
+            "tests/engine/test_models.py::test_a_default_model_that_codex_does_not_offer_is_not_replaced_by_another",
+            "tests/real/test_configured_model.py::test_the_operators_choice_wins_over_the_configuration",
             "tests/appserver/test_worker.py::test_models_have_their_true_context_windows",
+        ),
+    ),
+    Requirement(
+        id="models.configured",
+        sentence=(
+            "A configured model that Codex's catalogue lacks, as of Ollama, Azure or OpenRouter, is listed, and served "
+            "by its name as exactly as any other."
+        ),
+        source=OURS,
+        tests=(
+            "tests/real/test_configured_model.py::test_the_model_sees_its_own_name_and_only_the_clients_items",
+            "tests/real/test_configured_model.py::test_what_is_asked_of_it_reaches_it_though_nobody_knows_whether_it_can",
+            "tests/real/test_configured_model.py::test_it_is_listed_with_what_nobody_knows_left_open",
+            "tests/real/test_configured_model.py::test_the_model_of_the_users_codex_configuration_is_served",
+            "tests/codex_versions/test_turns.py::test_a_model_that_the_configuration_names_is_served_by_its_name",
         ),
     ),
     Requirement(

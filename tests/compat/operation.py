@@ -420,13 +420,16 @@ FAULTS = (
         id="faults.drain",
         sentence=(
             "When it is told to stop, the gateway lets nobody in, lets turns finish for `PROXY_DRAIN_S`, and ends the "
-            "rest with 503 `shutting_down`; a second signal stops it at once."
+            "rest with 503 `shutting_down`; a second signal stops it at once. A terminal that closes tells it to stop, "
+            "except under `nohup`."
         ),
         source=OURS,
         tests=(
             "tests/faults/test_shutdown.py::test_running_turns_finish_while_new_ones_are_refused",
             "tests/faults/test_shutdown.py::test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so",
             "tests/faults/test_shutdown.py::test_a_second_signal_stops_at_once",
+            "tests/faults/test_shutdown.py::test_a_terminal_that_closes_cuts_no_stream",
+            "tests/faults/test_shutdown.py::test_under_nohup_a_terminal_that_closes_changes_nothing",
         ),
     ),
     Requirement(

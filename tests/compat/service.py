@@ -5,7 +5,7 @@ from tests.compat.requirement import CLIENTS, DEBUGGING, ERRORS, OURS, Requireme
 START = (
     Requirement(
         id="start.demo",
-        sentence="The demo runs the real Codex without an account, and prints a key, a curl line and Python that work.",
+        sentence="The demo runs the real Codex without an account, and prints a curl line and Python that work.",
         source=OURS,
         tests=(
             "tests/test_cli.py::test_what_is_printed_can_be_pasted",
@@ -67,7 +67,37 @@ START = (
             "the command that helps."
         ),
         source=OURS,
-        tests=("tests/test_bootstrap.py::test_without_a_login_the_gateway_says_which_command_helps",),
+        tests=(
+            "tests/test_bootstrap.py::test_without_a_login_the_gateway_says_which_command_helps",
+            "tests/test_bootstrap.py::test_a_login_that_cannot_be_checked_now_is_not_called_missing",
+        ),
+    ),
+    Requirement(
+        id="start.login-command",
+        sentence="That command can be pasted, also without a Codex home and with spaces in paths; it is printed first.",
+        source=OURS,
+        tests=("tests/test_cli.py::test_the_login_command_can_be_pasted_by_someone_who_never_used_codex",),
+    ),
+    Requirement(
+        id="start.proxy",
+        sentence="It becomes ready behind any proxy that the environment names: Codex reaches loopback directly.",
+        source=OURS,
+        tests=(
+            "tests/real/test_outside_connections.py::test_the_demo_calls_nobody_and_is_ready_behind_any_proxy",
+            "tests/appserver/test_environment.py::test_loopback_is_reached_without_a_proxy_besides_what_the_user_lists",
+        ),
+    ),
+    Requirement(
+        id="start.unheard",
+        sentence="That nobody can read what it prints or logs does not keep the gateway from serving.",
+        source=OURS,
+        tests=("tests/test_cli.py::test_it_serves_also_if_nobody_can_read_what_it_writes",),
+    ),
+    Requirement(
+        id="start.reasons",
+        sentence="What keeps Codex from starting is told once, in `/readyz` and in the log.",
+        source=OURS,
+        tests=("tests/test_bootstrap.py::test_the_reason_of_a_start_that_fails_is_told_once",),
     ),
     Requirement(
         id="start.no-provider-key",
@@ -111,6 +141,9 @@ START = (
         tests=(
             "tests/test_settings.py::test_a_bad_value_is_refused_with_the_name_of_its_setting_and_what_it_expects",
             "tests/test_cli.py::test_a_bad_setting_is_refused_by_its_name_without_a_traceback",
+            "tests/test_cli.py::test_a_host_that_has_no_address_is_named_before_anything_else_is_asked_for",
+            "tests/test_settings.py::test_a_program_without_a_slash_is_looked_for_on_the_path",
+            "tests/test_settings.py::test_a_user_without_a_home_directory_is_told_what_to_set",
         ),
     ),
 )
@@ -182,9 +215,13 @@ INGRESS = (
     ),
     Requirement(
         id="ingress.key.chosen",
-        sentence="A key that the user chose is never printed.",
+        sentence="A key that the user chose is never printed, and a generated one to a terminal only.",
         source=OURS,
-        tests=("tests/test_cli.py::test_a_key_that_the_user_chose_is_not_printed",),
+        tests=(
+            "tests/test_cli.py::test_a_key_that_the_user_chose_is_not_printed",
+            "tests/test_cli.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",
+            "tests/docs/test_docs.py::test_the_readme_shows_what_the_demo_prints",
+        ),
     ),
     Requirement(
         id="ingress.loopback",
@@ -324,6 +361,17 @@ SAFETY = (
             "tests/wire/codex/test_encode.py::test_the_binary_has_every_feature_that_is_switched_off",
             "tests/wire/codex/test_encode.py::test_every_model_of_the_binary_loses_its_extras_and_nothing_else",
         ),
+    ),
+    Requirement(
+        id="safety.connections",
+        sentence="Codex calls its provider and nobody else: no plugins, apps or analytics, and no `git`.",
+        source=OURS,
+        tests=(
+            "tests/real/test_outside_connections.py::test_the_demo_calls_nobody_and_is_ready_behind_any_proxy",
+            "tests/real/test_outside_connections.py::test_a_custom_provider_is_the_only_one_that_is_called",
+            "tests/real/test_outside_connections.py::test_a_chatgpt_login_brings_no_plugins_apps_or_analytics",
+        ),
+        divergence="With a ChatGPT login it also asks the account's own server where requests go.",
     ),
     Requirement(
         id="safety.secrets",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -123,11 +124,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     home = str(tmp_path_factory.mktemp("demo"))
     command = [sys.executable, "-m", "turnbridge", "serve", "--demo", "--port", "0"]
     environment = {"PATH": os.environ["PATH"], "HOME": home, "PROXY_DATA_DIR": home}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8"
-    ) as process:
+    # The key is printed to a terminal only.
+    ours, theirs = pty.openpty()
+    with (
+        os.fdopen(ours, encoding="utf-8") as terminal,
+        subprocess.Popen(command, env=environment, stdout=theirs, stderr=subprocess.PIPE, encoding="utf-8") as process,
+    ):
+        os.close(theirs)
         try:
-            printed = _read_until("output_text", process.stdout)
+            printed = _read_until("output_text", terminal)
             # Codex takes many times as long to start as the listener: who has read this line can connect.
             _read_until("codex_ready", process.stderr)
             url, key = (_printed(label, printed) for label in ("Base URL", "API key"))

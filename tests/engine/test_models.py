@@ -96,7 +96,6 @@ def test_an_alias_wins_over_a_model_of_the_same_name() -> None:
     [
         ([MINI, BIG, OLD], None, BIG),
         ([MINI, BIG, OLD], "GPT-5.2", OLD),
-        ([MINI, BIG, OLD], "gpt-3", BIG),
         ([MINI, OLD], None, MINI),
     ],
 )
@@ -104,6 +103,18 @@ def test_a_name_without_a_model_of_its_own_gets_the_default(
     models: list[Model], default: str | None, expected: Model
 ) -> None:
     assert ModelCatalog(models, default=default, aliases={}).resolve("codex-5").model is expected
+
+
+def test_a_default_model_that_codex_does_not_offer_is_not_replaced_by_another() -> None:
+    catalog = ModelCatalog([MINI, BIG, OLD], default="gpt-3", aliases={})
+    with pytest.raises(ModelNotFound) as refused:
+        catalog.resolve("codex-5")
+    assert refused.value.message == (
+        "`codex-5` stands for the default model. Codex's configuration names `gpt-3`, which this Codex does not offer. "
+        "To serve it all the same, set CODEX_MODEL to it."
+    )
+    assert catalog.resolve("gpt-5.5").model is BIG
+    assert catalog.listed() == [MINI, BIG]
 
 
 @pytest.mark.parametrize(("default", "listed"), [(None, [MINI, BIG]), ("gpt-5.2", [MINI, BIG, OLD])])

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx2
@@ -60,10 +60,12 @@ class Model(ScriptedModel):
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, **settings: object) -> AsyncIterator[tuple[GatewayProcess, Model]]:
+async def running(
+    directory: Path, wrapper: Sequence[str] = (), **settings: object
+) -> AsyncIterator[tuple[GatewayProcess, Model]]:
     chosen = {"WORKER_COUNT": 1, "PROXY_STREAM_HOLD_MS": HOLD_MS, **settings}
     async with Model() as model:
-        async with gateway_process(directory, model.base_url, chosen) as gateway:
+        async with gateway_process(directory, model.base_url, chosen, wrapper=wrapper) as gateway:
             await gateway.ready()
             yield gateway, model
         # The guard of a Codex is the last to go, and nobody waits for it.
@@ -106,6 +108,29 @@ async def test_running_turns_finish_while_new_ones_are_refused(started_before: P
         done, well = Ending(status=200, text="Begun, done."), Ending(status=200, text="Well.")
         assert await asyncio.gather(*turns) == [done, done, well, well]
         assert await ended(gateway, within_s=AT_ONCE_S) == 0
+
+
+async def test_a_terminal_that_closes_cuts_no_stream(started_before: Path) -> None:
+    """It may send its signal twice: the shell does, and the system."""
+    async with running(started_before, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
+        turns = [await begin(http, CHAT), await begin(http, RESPONSES)]
+        gateway.send(signal.SIGHUP)
+        while (refused := await ask(http, RESPONSES, body(RESPONSES, "well"))).status == 200:
+            pass  # The signal has not arrived yet.
+        gateway.send(signal.SIGHUP)
+        assert refused == REFUSED
+        assert await ask(http, RESPONSES, body(RESPONSES, "well")) == REFUSED
+        assert not any(turn.done() for turn in turns)
+        model.gate.set()
+        assert await asyncio.gather(*turns) == [Ending(status=200, text="Begun, done.")] * 2
+        assert await ended(gateway, within_s=AT_ONCE_S) == 0
+
+
+async def test_under_nohup_a_terminal_that_closes_changes_nothing(started_before: Path) -> None:
+    async with running(started_before, wrapper=["nohup"]) as (gateway, _), gateway.client() as http:
+        gateway.send(signal.SIGHUP)
+        assert await ask(http, CHAT, body(CHAT, "well")) == Ending(status=200, text="Well.")
+        assert (await http.get("/readyz")).status_code == 200
 
 
 async def test_a_gateway_that_is_being_stopped_is_alive_and_not_ready(started_before: Path) -> None:

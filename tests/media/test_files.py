@@ -197,7 +197,7 @@ async def test_without_pypdf_the_client_learns_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
     assert await refusal(loader, part(pdf(page("text")))) == (
-        "The PDF cannot be read: this gateway lacks pypdf. Install it with: pip install 'turnbridge[pdf]'."
+        "The PDF cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`."
     )
 
 

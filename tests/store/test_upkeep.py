@@ -153,7 +153,7 @@ async def test_those_who_keep_most_lose_down_to_the_same(store: SqlStore) -> Non
 
 async def test_what_still_runs_makes_no_room(store: SqlStore) -> None:
     running = response("running", status=IN_PROGRESS, created_at=1, text="x" * 1000)
-    await store.add_response(running, continues=None, inputs=[], lease_until=5)
+    await store.add_response(running, continues=None, inputs=[], lease_s=5)
     other = replace(response("other", created_at=2), owner=STRANGER)
     await store.add_response(other, continues=None, inputs=[])
     assert await store.prune(most_bytes=0) == Pruned(responses=1, conversations=0, chats=0)

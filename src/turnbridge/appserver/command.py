@@ -21,11 +21,11 @@ class Outcome:
 async def spawn(
     command: Sequence[str], *, home: Path, cwd: Path, exit_grace_s: float | None = None
 ) -> AppServerProcess:
-    """Start Codex; raises `BackendUnavailable` if there is no such program."""
+    """Start Codex; raises `BackendUnavailable` that names the program if it cannot be run."""
     try:
         return await AppServerProcess.start(command, home=home, cwd=cwd, exit_grace_s=exit_grace_s)
     except OSError as error:
-        raise BackendUnavailable(f"Codex could not be started: {error}") from error
+        raise BackendUnavailable(f"{command[0]} cannot be run: {error.strerror or error}.") from error
 
 
 async def run(command: Sequence[str], *, home: Path, cwd: Path, timeout_s: float) -> Outcome:

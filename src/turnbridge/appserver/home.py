@@ -27,8 +27,6 @@ KEPT_CONFIG_KEYS = (
     "forced_login_method",
     "forced_chatgpt_workspace_id",
     "preferred_auth_method",
-    # Not about models, but what a user has forbidden once stays forbidden.
-    "analytics",
 )
 
 # How Codex retries a provider, unless the user's configuration says it. One attempt is one request: by default it is
@@ -47,7 +45,7 @@ LOG_DATABASE_LIMIT = 64 * 1024 * 1024
 def prepare_home(home: Path, user_home: Path) -> None:
     """Create or refresh the gateway's home from the user's."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(home / "config.toml", tomli_w.dumps(_kept_config(user_home / "config.toml")))
+    write_private(home / "config.toml", tomli_w.dumps(_kept(_config(user_home))))
     for name in LINKED_FILES:
         _link(home / name, user_home / name)
     _tidy(home)
@@ -90,13 +88,24 @@ def login_state(home: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _kept_config(path: Path) -> dict[str, object]:
+def configured_model(home: Path) -> str | None:
+    """Return the model that the configuration in a home names."""
+    model = _config(home).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _config(home: Path) -> dict[str, object]:
+    path = home / "config.toml"
     try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BackendUnavailable(f"The Codex configuration {path} is not valid TOML: {error}") from error
+
+
+def _kept(config: dict[str, object]) -> dict[str, object]:
+    """Return what of a user's configuration counts here."""
     providers = config.get("model_providers")
     for name, provider in providers.items() if isinstance(providers, dict) else ():
         if isinstance(provider, dict) and not name.startswith(BUILT_IN_PROVIDERS):

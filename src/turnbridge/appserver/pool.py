@@ -147,6 +147,11 @@ class Pool:
             return Readiness(ready=False, reason=self._login_help)
         return Readiness(ready=True, reason="")
 
+    async def first_readiness(self) -> Readiness:
+        """Return whether turns can be run, once there is an app-server that knows."""
+        await self._available.wait()
+        return self.readiness()
+
     def note_thread(self, worker: Worker) -> None:
         """Take note that a thread is opened, so that its app-server can be replaced in time."""
         worker.opened += 1

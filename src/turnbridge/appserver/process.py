@@ -6,6 +6,7 @@ that kills the group when a pipe from the gateway closes, whoever closes it (doc
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -14,6 +15,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from turnbridge.appserver.environment import codex_environment
 
 # A healthy app-server leaves 20 ms after its stdin closes.
 EXIT_GRACE_S = 2.0
@@ -28,9 +31,7 @@ KEPT_STDERR_CHUNKS = 20
 KEPT_STDERR_CHARS = 500
 
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-# The gateway's own secrets are none of Codex's business.
-WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_DATABASE_URL", "PROXY_METRICS_TOKEN", "PROXY_RATE_LIMIT_STORAGE")
+COMPLAINT = re.compile(r"^Error: (.{1,300})", re.MULTILINE)
 
 SHELL = "/bin/sh"
 # The guard comes first, so that there is no moment without it. `$0` is the pipe, `$@` the command, which takes the
@@ -91,9 +92,8 @@ class AppServerProcess:
         """Start the child in its own home and working directory."""
         # The shell would report it too late, and in its own words.
         if shutil.which(command[0]) is None:
-            raise FileNotFoundError(f"there is no program {command[0]}")
-        environment = {key: value for key, value in os.environ.items() if key not in WITHHELD_VARIABLES}
-        popen, lifeline = _started(command, {**environment, "CODEX_HOME": str(home)}, cwd)
+            raise FileNotFoundError(errno.ENOENT, "there is no such program")
+        popen, lifeline = _started(command, codex_environment(home), cwd)
         process = cls(popen, lifeline, exit_grace_s=exit_grace_s)
         # Undisturbed: one that is half connected could neither be heard nor waited for.
         connecting = asyncio.ensure_future(process._connect())
@@ -132,6 +132,12 @@ class AppServerProcess:
         words = b"".join(self._complaints).decode(errors="replace")
         plain = TERMINAL_CODES.sub("", words).strip()[-KEPT_STDERR_CHARS:]
         return f"exit status {self.exit_status}" + (f": {plain}" if plain else "")
+
+    def complaint(self) -> str:
+        """Return why Codex says that it ends, which is its last line of this form, or nothing."""
+        words = TERMINAL_CODES.sub("", b"".join(self._complaints).decode(errors="replace"))
+        found = COMPLAINT.findall(words)
+        return str(found[-1]) if found else ""
 
     def kill(self) -> None:
         """End a child that no longer listens; one that is gone already is left in peace."""

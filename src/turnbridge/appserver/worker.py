@@ -14,7 +14,7 @@ from turnbridge.appserver.capabilities import Binary, examine
 from turnbridge.appserver.command import run, spawn
 from turnbridge.appserver.connection import CallRefused, CodexFaulted, Connection
 from turnbridge.appserver.files import write_private
-from turnbridge.appserver.home import bar_skills, login_state
+from turnbridge.appserver.home import bar_skills, configured_model, login_state
 from turnbridge.appserver.process import AppServerProcess
 from turnbridge.appserver.spares import SpareThreads
 from turnbridge.appserver.tap import Tap, overheard
@@ -23,7 +23,8 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.wire.codex import schema
 from turnbridge.wire.codex.capabilities import Capabilities, Dialect
-from turnbridge.wire.codex.encode import bare_catalog, initialize_params
+from turnbridge.wire.codex.configured_model import with_model
+from turnbridge.wire.codex.encode import PROCESS_OVERRIDES, bare_catalog, initialize_params
 from turnbridge.wire.codex.host_rules import STRICT, HostRules
 from turnbridge.wire.codex.older import OLDER_NOTIFICATIONS, OlderNotification
 
@@ -35,6 +36,8 @@ CATALOG_TIMEOUT_S = 10.0
 HANDSHAKE_TIMEOUT_S = 15.0
 # Long enough for a provider that restarts, and short enough that a dead one is told before clients give up.
 CONNECT_TIMEOUT_S = 10.0
+# What Codex says of a login that is good, when it cannot ask where the account's requests go.
+ACCOUNT_UNREACHABLE = "workspace routing discovery failed"
 # Far more than any catalogue, so that one page holds it.
 MODEL_PAGE = 1000
 
@@ -64,7 +67,9 @@ class CodexSpec:
     direct_tools: bool = True
     """Whether every model calls functions one by one, also those that Codex ships to do it from scripts."""
     overrides: tuple[str, ...] = ()
-    """TOML assignments such as `model="gpt-5.5"`."""
+    """TOML assignments such as `model_provider="openai"`."""
+    model: str | None = None
+    """The default model; that of the home's configuration, if none is named."""
     version: str
     """The gateway's own version, for the handshake."""
     connect_timeout_s: float = CONNECT_TIMEOUT_S
@@ -87,7 +92,7 @@ class CodexSpec:
 
     def command(self, *words: str) -> list[str]:
         """Return a command line of this Codex."""
-        flags = [word for override in self.overrides for word in ("-c", override)]
+        flags = [word for override in (*PROCESS_OVERRIDES, *self.overrides) for word in ("-c", override)]
         return [str(self.binary), *words, *flags]
 
 
@@ -154,6 +159,8 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     dialect = _dialect(spec, binary)
     if dialect != "v2":
         bar_skills(spec.home)
+    if catalog is not None:
+        catalog = with_model(catalog, spec.model or configured_model(spec.home))
     catalog_file = _written_catalog(spec, catalog)
     flags = [] if catalog_file is None else ["-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
     command = [*spec.command("app-server"), *flags]
@@ -171,6 +178,8 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
             log.warning("codex_handshake_failed", last_words=process.last_words())
         if isinstance(error, TimeoutError):
             raise BackendUnavailable("Codex did not finish its handshake in time.") from error
+        if isinstance(error, BackendLost) and (complaint := process.complaint()):
+            raise BackendUnavailable(f"Codex ended (exit status {process.exit_status}): {complaint}") from error
         raise
 
 
@@ -207,6 +216,11 @@ async def _shake_hands(
         connection.call("model/list", wish, schema.ModelListResult),
         connection.call("config/read", {}, schema.ConfigReadResult),
     )
+    default = spec.model or config.config.model
+    models = _models(listed.data, catalog or {}, config.config.model_reasoning_effort)
+    if catalog is None and default is not None and not any(model.id == default for model in models):
+        # Older versions have no catalogue that it could be added to, and run any model.
+        models = (*models, _undescribed(default, config.config.model_reasoning_effort))
     return Worker(
         spec=spec,
         process=process,
@@ -214,8 +228,8 @@ async def _shake_hands(
         capabilities=binary.capabilities,
         binary=binary.name,
         dialect=dialect,
-        models=_models(listed.data, catalog or {}, config.config.model_reasoning_effort),
-        default_model=config.config.model,
+        models=models,
+        default_model=default,
         login_missing=login_missing,
         login=login,
         started_at=asyncio.get_running_loop().time(),
@@ -235,9 +249,9 @@ def _known(binary: Binary, method: str, params: JsonObject) -> JsonObject:
 async def _login_missing(connection: Connection) -> bool:
     try:
         account = await connection.call("account/read", {}, schema.AccountReadResult)
-    except (CallRefused, CodexFaulted):
-        # Codex has a login file, and can make nothing of it.
-        return True
+    except (CallRefused, CodexFaulted) as refused:
+        # Codex has a login file. Either it can make nothing of it, or it cannot reach the account's server now.
+        return ACCOUNT_UNREACHABLE not in refused.message
     return account.requires_openai_auth and account.account is None
 
 
@@ -310,7 +324,9 @@ def _models(
             display_name=model.display_name,
             description=model.description,
             efforts=tuple(option.reasoning_effort for option in model.supported_reasoning_efforts),
-            default_effort=configured_effort or model.default_reasoning_effort,
+            # Codex calls it "none" where nobody knows.
+            default_effort=configured_effort
+            or (model.default_reasoning_effort if model.supported_reasoning_efforts else None),
             context_window=entry.context_window,
             max_context_window=entry.max_context_window,
             modalities=model.input_modalities,
@@ -321,4 +337,21 @@ def _models(
         )
         for model in listed
         for entry in [known.get(model.id, CatalogEntry(model.id))]
+    )
+
+
+def _undescribed(name: str, configured_effort: str | None) -> Model:
+    """Return a model of which nothing is known but its name."""
+    return Model(
+        id=name,
+        display_name=name,
+        description="",
+        efforts=(),
+        default_effort=configured_effort,
+        context_window=None,
+        max_context_window=None,
+        modalities=("text", "image"),
+        service_tiers=(),
+        hidden=False,
+        is_default=False,
     )

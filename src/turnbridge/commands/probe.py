@@ -214,7 +214,7 @@ async def _run(settings: Settings, provider: str | None, prompt: str, tell: Call
         if worker.login_missing:
             raise LoginRequired(login_help(settings, spec))
         async with asyncio.timeout(TURN_TIMEOUT_S):
-            await _one_turn(worker, settings, prompt, outcome)
+            await _one_turn(worker, prompt, outcome)
     except GatewayError as error:
         outcome.failure = error.message
     except TimeoutError:
@@ -225,8 +225,8 @@ async def _run(settings: Settings, provider: str | None, prompt: str, tell: Call
     return outcome
 
 
-async def _one_turn(worker: Worker, settings: Settings, prompt: str, outcome: Outcome) -> None:
-    model = settings.codex_model or worker.default_model or _default(worker)
+async def _one_turn(worker: Worker, prompt: str, outcome: Outcome) -> None:
+    model = worker.default_model or _default(worker)
     message = Message(role="user", parts=(TextPart(text=prompt),))
     request = TurnRequest(model=model, items=(message,), streamed=True)
     began = time.perf_counter()

@@ -1,10 +1,12 @@
 """How a command says that it cannot do what it was asked."""
 
+import sys
 from typing import NoReturn
 
 import click
 from click.exceptions import Exit
 
+from turnbridge.log_output import print_to
 from turnbridge.settings import Settings, load_settings
 
 # Refuses a half-configured server with the status that service managers read as "do not try again as it is".
@@ -15,8 +17,17 @@ EXIT_UNAVAILABLE = 69
 
 def refuse(message: str, *, status: int = EXIT_CONFIG) -> NoReturn:
     """End the program with a message."""
-    click.secho(message, fg="red", err=True)
+    _tell(message, "red")
     raise Exit(status)
+
+
+def warn(message: str) -> None:
+    """Tell what is wrong with a configuration that can be used all the same."""
+    _tell(f"warning: {message}", "yellow")
+
+
+def _tell(message: str, colour: str) -> None:
+    print_to(sys.stderr, f"{click.style(message, fg=colour) if sys.stderr.isatty() else message}\n")
 
 
 def usable_settings(**chosen: object) -> Settings:

@@ -41,9 +41,8 @@ class ModelCatalog:
         self._models = tuple(models)
         self._by_id = {model.id.lower(): model for model in models}
         self._aliases = {name.lower(): target for name, target in aliases.items()}
-        self._default = self._by_id.get((default or "").lower()) or next(
-            (model for model in models if model.is_default), self._models[0] if models else None
-        )
+        self._configured = default
+        self._default = self._default_model()
 
     def listed(self) -> list[Model]:
         """Return the models to advertise: the visible ones, and the default even if hidden."""
@@ -88,6 +87,12 @@ class ModelCatalog:
             return ModelChoice(model=base, effort=effort)
         return None
 
+    def _default_model(self) -> Model | None:
+        """Return the configured model; none, rather than another one, if Codex does not offer it."""
+        if self._configured is not None:
+            return self._by_id.get(self._configured.lower())
+        return next((model for model in self._models if model.is_default), self._models[0] if self._models else None)
+
     def _inherited(self, name: str) -> Model | None:
         if name not in INHERITED_NAMES:
             return None
@@ -95,6 +100,11 @@ class ModelCatalog:
 
     def _advice(self, name: str, target: str | None) -> str:
         known = [*(model.id for model in self.listed()), *self.aliases()]
+        if self._default is None and self._configured is not None and name.strip().lower() in INHERITED_NAMES:
+            return (
+                f"`{name}` stands for the default model. Codex's configuration names `{self._configured}`, which this "
+                "Codex does not offer. To serve it all the same, set CODEX_MODEL to it."
+            )
         near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
         stands_for = f" (an alias of '{target}')" if target is not None else ""
         offer = f"Did you mean {' or '.join(f'`{m}`' for m in near)}?" if near else f"Available: {', '.join(known)}."

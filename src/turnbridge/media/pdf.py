@@ -64,7 +64,7 @@ def _extract(data: bytes, max_pages: int, check_time: Callable[[], None], param:
         import pypdf.errors  # noqa: PLC0415 - the same
     except ImportError as error:
         raise _refused(
-            "cannot be read: this gateway lacks pypdf. Install it with: pip install 'turnbridge[pdf]'.", param
+            "cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`.", param
         ) from error
     try:
         reader = pypdf.PdfReader(BytesIO(data))

@@ -64,6 +64,6 @@ async def database_at(url: str) -> Database:
         from turnbridge.store.postgres import PostgresDatabase  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise BackendUnavailable(
-            "A store in Postgres needs the extra: pip install 'turnbridge[postgres]'", code=UNAVAILABLE
+            "A store in Postgres needs the package asyncpg beside the gateway.", code=UNAVAILABLE
         ) from error
     return await PostgresDatabase.connected(url)

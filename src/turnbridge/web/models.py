@@ -18,16 +18,14 @@ class Models:
     Handles `GET /v1/models` and what is below it.
     """
 
-    def __init__(self, backend: Backend, *, default: str | None, aliases: Mapping[str, str]) -> None:
-        """`default` is the operator's choice; without one it is that of the user's Codex."""
+    def __init__(self, backend: Backend, *, aliases: Mapping[str, str]) -> None:
         self._backend = backend
-        self._default = default
         self._aliases = aliases
         self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
 
     async def catalog(self) -> ModelCatalog:
         """Return the models and every name for them."""
-        default = self._default or await self._backend.default_model()
+        default = await self._backend.default_model()
         models = await self._backend.models()
         # Made anew only when Codex has others: that takes 7 µs.
         if self._known is None or self._known[0] is not models or self._known[1] != default:

@@ -22,6 +22,7 @@ from turnbridge.turn.items import (
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.wire.codex.encode import (
+    PROCESS_OVERRIDES,
     SWITCHED_OFF,
     bare_catalog,
     initialize_params,
@@ -249,6 +250,10 @@ def test_the_binary_knows_everything_that_it_is_sent(protocol: Protocol, name: s
 def test_the_binary_has_every_feature_that_is_switched_off(codex: Callable[..., str]) -> None:
     features = {line.split()[0] for line in codex("features", "list").splitlines()}
     assert set(SWITCHED_OFF) - features == set()
+
+
+def test_every_feature_is_off_from_the_start_of_the_process_and_so_are_analytics() -> None:
+    assert set(PROCESS_OVERRIDES) == {"analytics.enabled=false", *(f"features.{name}=false" for name in SWITCHED_OFF)}
 
 
 @pytest.mark.real

@@ -78,6 +78,11 @@ THREAD_CONFIG: JsonObject = {
 }
 
 
+# At process start, since Codex does these things before there is a thread: it looks for plugins with git and on three
+# hosts, opens a connection to the user's apps, and reports each thread.
+PROCESS_OVERRIDES = (*(f"features.{name}=false" for name in SWITCHED_OFF), "analytics.enabled=false")
+
+
 def initialize_params(version: str, *, opt_out: bool = True, wanted: Container[str] = ()) -> JsonObject:
     """Return the handshake: who we are, and which notifications we do not want, if Codex can be told so.
 
