@@ -4,15 +4,16 @@ Removing goes in batches, each a transaction of its own: a store with a million 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from turnbridge.store.database import Transaction
 from turnbridge.store.part import Part
 from turnbridge.store.responses import IS_RUNNING
-from turnbridge.store.segments import remove
+from turnbridge.store.segments import STEP_BYTES, remove_step
 
-# A batch of removals takes some 20 ms, which is how long a request that writes may be held up.
+# What is removed in one transaction, if it is not too large: some 20 ms, for which requests that write are held up.
 BATCH = 200
 # After the end of everything that is kept: nothing is too young to be removed for its size.
 ANY_AGE = 2**62
@@ -50,11 +51,6 @@ OLDEST = f"""
         ) AS chat
     ) AS oldest ORDER BY age LIMIT {BATCH}
 """
-REMOVE = {
-    "response": "DELETE FROM responses WHERE id = ANY($1) RETURNING segment, size",
-    "conversation": "DELETE FROM conversations WHERE id = ANY($1) RETURNING head, size",
-    "chat": "DELETE FROM chats WHERE id = ANY($1) RETURNING NULL, size",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +88,15 @@ class Upkeep(Part):
         """Remove what is too old, then the oldest until the rest fits; running responses stay."""
         removed: Counter[str] = Counter()
         if made_before is not None:
-            while batch := await self._database.write(partial(_remove_older, made_before)):
+            freed = 1
+            while freed:
+                batch, freed = await self._database.write(partial(_remove_older, made_before))
                 removed += batch
         if most_bytes is not None:
             excess = sum(await self._database.read(lambda tx: tx.rows(int, f"SELECT {BYTES}"))) - most_bytes
             while excess > 0:
                 batch, freed = await self._database.write(partial(_remove_excess, excess))
-                if not batch:
+                if not freed:
                     break
                 removed += batch
                 excess -= freed
@@ -109,26 +107,23 @@ class Upkeep(Part):
         await self._database.vacuum()
 
 
-async def _remove_older(made_before: int, tx: Transaction) -> Counter[str]:
-    """Remove a batch of what is too old; return how many of each kind."""
-    ids: dict[str, list[str]] = {}
-    for kind, found in await tx.rows(_kind_and_id, OLDEST, made_before):
-        ids.setdefault(kind, []).append(found)
-    removed: Counter[str] = Counter()
-    for kind, batch in ids.items():
-        count, _ = await remove(tx, REMOVE[kind], batch)
-        removed[kind] += count
-    return removed
+async def _remove_older(made_before: int, tx: Transaction) -> tuple[Counter[str], int]:
+    """Remove a batch of what is too old; return how many of each kind, and the bytes."""
+    return await _remove_some(await tx.rows(_kind_and_id, OLDEST, made_before), STEP_BYTES, tx)
 
 
 async def _remove_excess(excess: int, tx: Transaction) -> tuple[Counter[str], int]:
     """Remove the oldest until so many bytes are free, or the batch is done; return how many, and the bytes."""
+    return await _remove_some(await tx.rows(_kind_and_id, OLDEST, ANY_AGE), min(excess, STEP_BYTES), tx)
+
+
+async def _remove_some(oldest: Sequence[tuple[str, str]], most: int, tx: Transaction) -> tuple[Counter[str], int]:
     removed: Counter[str] = Counter()
     freed = 0
-    for kind, found in await tx.rows(_kind_and_id, OLDEST, ANY_AGE):
-        if freed >= excess:
+    for kind, found in oldest:
+        if freed >= most:
             break
-        count, size = await remove(tx, REMOVE[kind], [found])
+        count, size = await remove_step(tx, kind, found)
         removed[kind] += count
         freed += size
     return removed, freed
