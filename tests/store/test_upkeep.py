@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from typing import TypeVar
 
 import pytest
 
@@ -21,12 +22,17 @@ from tests.store.samples import (
     say,
     told,
 )
-from turnbridge.engine.records import IN_PROGRESS
+from turnbridge.engine.records import IN_PROGRESS, KeptItem
+from turnbridge.store import part, segments, upkeep
+from turnbridge.store.database import Transaction, Work
 from turnbridge.store.open import SqlStore, open_store, sqlite_file
+from turnbridge.store.segments import STEP_BYTES
 from turnbridge.store.upkeep import BATCH, Pruned, StoreFigures
+from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio
 
+T = TypeVar("T")
 NOTHING = Pruned(responses=0, conversations=0, chats=0)
 
 
@@ -268,3 +274,76 @@ async def test_a_vacuum_gives_room_back_and_keeps_the_rest(url: str, store: SqlS
     if file and before:
         assert file.stat().st_size < before / 2
     assert await names_of(store, "r49") == (["a"], [])
+
+
+def large(name: str) -> KeptItem:
+    return KeptItem(id=name, body={"type": "message", "content": "x" * STEP_BYTES})
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the bytes that each step removes."""
+    taken: list[int] = []
+    step = segments.remove_step
+
+    async def counted(tx: Transaction, kind: str, row_id: str) -> tuple[int, int]:
+        count, freed = await step(tx, kind, row_id)
+        taken.append(freed)
+        return count, freed
+
+    for module in (part, upkeep):
+        monkeypatch.setattr(module, "remove_step", counted)
+    return taken
+
+
+@pytest.mark.parametrize("how", ["response", "conversation", "age", "size"])
+async def test_a_long_history_is_removed_in_steps(url: str, store: SqlStore, steps: list[int], how: str) -> None:
+    await store.add_conversation(conversation("c", created_at=1), [])
+    for number in range(5):
+        record = response(f"r{number}", created_at=1)
+        await store.add_response(record, continues=None, inputs=[large(f"i{number}")], conversation="c")
+    for number in range(4):
+        assert await store.delete_response(OWNER, f"r{number}")
+    if how != "response":
+        assert await store.delete_response(OWNER, "r4")
+    else:
+        assert await store.delete_conversation(OWNER, "c")
+    steps.clear()
+    match how:
+        case "response":
+            assert await store.delete_response(OWNER, "r4")
+        case "conversation":
+            assert await store.delete_conversation(OWNER, "c")
+        case "age":
+            assert await store.prune(made_before=10**12) == Pruned(responses=0, conversations=1, chats=0)
+        case _:
+            assert await store.prune(most_bytes=0) == Pruned(responses=0, conversations=1, chats=0)
+    assert await rows(url) == EMPTY
+    assert len(steps) >= 5
+    assert max(steps) < 2 * STEP_BYTES
+
+
+async def test_what_is_being_removed_is_gone_for_its_owner_and_removed_by_the_next_pruning(
+    url: str, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.add_conversation(conversation("c"), [large("a")])
+    await store.append_items(OWNER, "c", [large("b")])
+    database = store._database
+    write = database.write
+    writes = 0
+
+    async def cut_off(work: Work[T]) -> T:
+        nonlocal writes
+        writes += 1
+        if writes == 2:
+            raise BackendUnavailable("The process ends.")
+        return await write(work)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "write", cut_off)
+        with pytest.raises(BackendUnavailable):
+            await store.delete_conversation(OWNER, "c")
+    assert await store.conversation(OWNER, "c") is None
+    assert await store.append_items(OWNER, "c", items("d")) is False
+    assert await store.prune(made_before=1) == Pruned(responses=0, conversations=1, chats=0)
+    assert await rows(url) == EMPTY

@@ -14,13 +14,13 @@ from turnbridge.store.segments import (
     history,
     item_named,
     items_page,
-    remove,
     segment_and_size,
 )
 from turnbridge.turn.items import JsonObject
 
 HEAD = "SELECT head FROM conversations WHERE id = $1 AND owner = $2"
 LOCK = f"{HEAD} FOR UPDATE"
+HIDE = "UPDATE conversations SET owner = '', changed_at = 0"
 TOUCH = "UPDATE conversations SET changed_at = $3 WHERE id = $1 AND owner = $2 RETURNING head"
 
 
@@ -67,9 +67,7 @@ class Conversations(Part):
 
     async def delete_conversation(self, owner: str, conversation_id: str) -> bool:
         """Remove a conversation, and those of its items that no response needs; False if there is none."""
-        sql = "DELETE FROM conversations WHERE id = $1 AND owner = $2 RETURNING head, size"
-        count, _ = await self._database.write(lambda tx: remove(tx, sql, conversation_id, owner))
-        return count > 0
+        return await self._remove("conversation", HIDE, conversation_id, owner)
 
     async def conversation_history(self, owner: str, conversation_id: str) -> History | None:
         """Return all items of a conversation, as inputs."""

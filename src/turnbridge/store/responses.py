@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnbridge.engine.records import RUNNING, History, ItemPage, ItemQuery, KeptItem, ResponseRecord
+from turnbridge.engine.records import CANCELLED, RUNNING, History, ItemPage, ItemQuery, KeptItem, ResponseRecord
 from turnbridge.store.conversations import append_segment, extend_conversation
 from turnbridge.store.database import NOW, Transaction, kept_text
 from turnbridge.store.part import Part
@@ -16,7 +16,6 @@ from turnbridge.store.segments import (
     history,
     items_page,
     outputs_of,
-    remove,
 )
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
@@ -28,6 +27,7 @@ END = f"""
     UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
     WHERE id = $1 AND owner = $2 AND {IS_RUNNING}
 """
+HIDE = f"UPDATE responses SET owner = '', created_at = 0, status = '{CANCELLED}'"
 HAS_LOST_ITS_LEASE = f"lease_until < {NOW}"
 
 
@@ -127,9 +127,7 @@ class Responses(Part):
 
     async def delete_response(self, owner: str, response_id: str) -> bool:
         """Remove a response, and what of its history nothing else needs; False if there is none."""
-        sql = "DELETE FROM responses WHERE id = $1 AND owner = $2 RETURNING segment, size"
-        count, _ = await self._database.write(lambda tx: remove(tx, sql, response_id, owner))
-        return count > 0
+        return await self._remove("response", HIDE, response_id, owner)
 
     async def response_history(self, owner: str, response_id: str) -> History | None:
         """Return the history that ends with a response."""

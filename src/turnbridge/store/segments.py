@@ -33,8 +33,20 @@ REMOVE_UNNEEDED = """
         AND NOT EXISTS (SELECT 1 FROM segments child WHERE child.parent = segments.id)
         AND NOT EXISTS (SELECT 1 FROM responses WHERE responses.segment = segments.id)
         AND NOT EXISTS (SELECT 1 FROM conversations WHERE conversations.head = segments.id)
-    RETURNING parent, size
+    RETURNING size
 """
+# The segment before one that only a single row needs.
+PARENT_IF_LAST = """
+    SELECT parent FROM segments
+    WHERE id = $1
+        AND NOT EXISTS (SELECT 1 FROM segments child WHERE child.parent = segments.id)
+        AND (SELECT count(*) FROM responses WHERE responses.segment = segments.id)
+            + (SELECT count(*) FROM conversations WHERE conversations.head = segments.id) = 1
+"""
+# To remove a MB takes SQLite up to 30 ms, since it overwrites what it removes, and all who write wait meanwhile.
+STEP_BYTES = 4 * 1024 * 1024
+# The column by which a row points at its history; a chat completion has none.
+POINTERS = {"response": ("responses", "segment"), "conversation": ("conversations", "head"), "chat": ("chats", "NULL")}
 
 
 def decoded(body: bytes) -> JsonObject:
@@ -140,18 +152,30 @@ async def outputs_of(tx: Transaction, segment: int) -> list[KeptItem]:
     return await tx.rows(_kept_item, sql, segment)
 
 
-async def remove(tx: Transaction, sql: str, *values: Value) -> tuple[int, int]:
-    """Remove rows that point at segments, and what nothing needs then; return how many rows, and the bytes of it all.
+async def remove_step(tx: Transaction, kind: str, row_id: str) -> tuple[int, int]:
+    """Remove a row, and from the end of its history what nothing else needs; return how many rows went, and the bytes.
 
-    The statement returns the segment and the size of each row.
+    None, if the history is so long that it goes in several steps: the row then points at what is left of it.
     """
-    removed = await tx.rows(segment_and_size, sql, *values)
-    count, freed = len(removed), sum(size for _, size in removed)
-    while segments := sorted({segment for segment, _ in removed if segment is not None}):
-        await tx.execute(LOCK, segments)
-        removed = await tx.rows(segment_and_size, REMOVE_UNNEEDED, segments)
-        freed += sum(size for _, size in removed)
-    return count, freed
+    table, column = POINTERS[kind]
+    segment = await tx.row(_or_none, f"SELECT {column} FROM {table} WHERE id = $1 FOR UPDATE", row_id)
+    freed = 0
+    while segment is not None:
+        if freed >= STEP_BYTES:
+            return 0, freed
+        await tx.execute(LOCK, [segment])
+        parent = await tx.row(_or_none, PARENT_IF_LAST, segment)
+        if parent is None:
+            break
+        # To point at it locks it a little: two who do so could not both lock it wholly then.
+        await tx.execute(LOCK, [parent])
+        await tx.execute(f"UPDATE {table} SET {column} = $2 WHERE id = $1", row_id, parent)
+        freed += sum(await tx.rows(int, REMOVE_UNNEEDED, [segment]))
+        segment = parent
+    sizes = await tx.rows(int, f"DELETE FROM {table} WHERE id = $1 RETURNING size", row_id)
+    if segment is not None:
+        freed += sum(await tx.rows(int, REMOVE_UNNEEDED, [segment]))
+    return len(sizes), freed + sum(sizes)
 
 
 def segment_and_size(segment: int | None, size: int) -> tuple[int | None, int]:
@@ -171,6 +195,10 @@ def _rows(
 def _call_id(item: KeptItem) -> str | None:
     call_id = item.body.get("call_id")
     return call_id if isinstance(call_id, str) else None
+
+
+def _or_none(value: int | None) -> int | None:
+    return value
 
 
 def _place(depth: int, position: int) -> tuple[int, int]:

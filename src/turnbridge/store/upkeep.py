@@ -12,9 +12,9 @@ from functools import partial
 from turnbridge.store.database import Transaction
 from turnbridge.store.part import Part
 from turnbridge.store.responses import IS_RUNNING
-from turnbridge.store.segments import remove
+from turnbridge.store.segments import STEP_BYTES, remove_step
 
-# A batch of removals takes some 20 ms, which is how long a request that writes may be held up.
+# What is removed in one transaction, if it is not too large: some 20 ms, for which requests that write are held up.
 BATCH = 200
 _SIZED = ("segments", "responses", "conversations", "chats")
 BYTES = f"CAST({' + '.join(f'(SELECT coalesce(sum(size), 0) FROM {table})' for table in _SIZED)} AS BIGINT)"
@@ -61,11 +61,6 @@ def _oldest(which: str) -> str:
 OLDER = _oldest("{age} < $1")
 # Written so that no index is used for the owner: whoever has most has many, so they are soon found by age.
 OLDEST_OF = _oldest("owner || '' = $1")
-REMOVE = {
-    "response": "DELETE FROM responses WHERE id = ANY($1) RETURNING segment, size",
-    "conversation": "DELETE FROM conversations WHERE id = ANY($1) RETURNING head, size",
-    "chat": "DELETE FROM chats WHERE id = ANY($1) RETURNING NULL, size",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +98,9 @@ class Upkeep(Part):
         """Remove what is too old, then the oldest of whoever has most until the rest fits; running responses stay."""
         removed: Counter[str] = Counter()
         if made_before is not None:
-            while batch := await self._database.write(partial(_remove_older, made_before)):
+            freed = 1
+            while freed:
+                batch, freed = await self._database.write(partial(_remove_older, made_before))
                 removed += batch
         if most_bytes is not None:
             excess = sum(await self._database.read(lambda tx: tx.rows(int, f"SELECT {BYTES}"))) - most_bytes
@@ -122,8 +119,8 @@ class Upkeep(Part):
             wanted = min(excess, max(lead, excess // len(sizes), 1))
             # Read by itself: writers do not wait for the search.
             oldest = await self._database.read(partial(_oldest_of, richest))
-            batch, freed = await self._database.write(partial(_remove_until, oldest, wanted))
-            if not batch:
+            batch, freed = await self._database.write(partial(_remove_some, oldest, min(wanted, STEP_BYTES)))
+            if not freed:
                 # What is left of it still runs.
                 del sizes[richest]
                 continue
@@ -137,30 +134,23 @@ class Upkeep(Part):
         await self._database.vacuum()
 
 
-async def _remove_older(made_before: int, tx: Transaction) -> Counter[str]:
-    """Remove a batch of what is too old; return how many of each kind."""
-    ids: dict[str, list[str]] = {}
-    for kind, found in await tx.rows(_kind_and_id, OLDER, made_before):
-        ids.setdefault(kind, []).append(found)
-    removed: Counter[str] = Counter()
-    for kind, batch in ids.items():
-        count, _ = await remove(tx, REMOVE[kind], batch)
-        removed[kind] += count
-    return removed
+async def _remove_older(made_before: int, tx: Transaction) -> tuple[Counter[str], int]:
+    """Remove a batch of what is too old; return how many of each kind, and the bytes."""
+    return await _remove_some(await tx.rows(_kind_and_id, OLDER, made_before), STEP_BYTES, tx)
 
 
 async def _oldest_of(owner: str, tx: Transaction) -> Sequence[tuple[str, str]]:
     return await tx.rows(_kind_and_id, OLDEST_OF, owner)
 
 
-async def _remove_until(oldest: Sequence[tuple[str, str]], wanted: int, tx: Transaction) -> tuple[Counter[str], int]:
+async def _remove_some(oldest: Sequence[tuple[str, str]], most: int, tx: Transaction) -> tuple[Counter[str], int]:
     """Remove these until so many bytes are free; return how many of each kind, and the bytes."""
     removed: Counter[str] = Counter()
     freed = 0
     for kind, found in oldest:
-        if freed >= wanted:
+        if freed >= most:
             break
-        count, size = await remove(tx, REMOVE[kind], [found])
+        count, size = await remove_step(tx, kind, found)
         removed[kind] += count
         freed += size
     return removed, freed
