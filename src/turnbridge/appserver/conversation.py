@@ -40,7 +40,9 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversation":
     """Start a thread of the current protocol (v2)."""
     names = ToolNames(tool.name for tool in request.tools)
-    kind = ThreadKind(thread_start_params(request, names, worker.spec.rules))
+    started = partial(thread_start_params, request, names, worker.spec.rules)
+    # Schemas of half a megabyte take 0.1 seconds.
+    kind = ThreadKind(await asyncio.to_thread(started) if request.large else started())
     conversation = CodexConversation(worker, await worker.spares.take(kind), request, names)
     conversation.answering = lambda: worker.spares.refill_soon(kind)
     return conversation

@@ -5,7 +5,7 @@ import binascii
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import IMAGE_SIZE_LIMIT, SUPPORTED_IMAGES, image_type
 
-_WHITESPACE = str.maketrans("", "", " \t\r\n")
+_WHITESPACE = b" \t\r\n"
 
 
 def check_image_data_url(url: str, param: str) -> str:
@@ -15,9 +15,12 @@ def check_image_data_url(url: str, param: str) -> str:
     if not comma or not header.startswith("data:") or not header.endswith(";base64"):
         raise _invalid_url("does not have the form data:image/png;base64,...", param)
     # Encoders that wrap lines are common, and a line break carries no meaning.
-    encoded = payload.translate(_WHITESPACE)
+    try:
+        encoded = payload.encode("ascii").translate(None, _WHITESPACE)
+    except UnicodeEncodeError as error:
+        raise _invalid_url("is not valid base64", param) from error
     # Four characters stand for three bytes: told before the bytes are allocated.
-    if len(encoded) * 3 // 4 - encoded[-2:].count("=") > IMAGE_SIZE_LIMIT:
+    if len(encoded) * 3 // 4 - encoded[-2:].count(b"=") > IMAGE_SIZE_LIMIT:
         raise InvalidRequest(
             f"The image is larger than {IMAGE_SIZE_LIMIT // 2**20} MB. Send a smaller one.",
             code="image_too_large",
@@ -34,7 +37,7 @@ def check_image_data_url(url: str, param: str) -> str:
             code="invalid_image_format",
             param=param,
         )
-    return f"data:{mime_type};base64,{encoded}"
+    return f"data:{mime_type};base64,{encoded.decode('ascii')}"
 
 
 def _invalid_url(what: str, param: str) -> InvalidRequest:

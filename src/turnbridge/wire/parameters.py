@@ -13,6 +13,8 @@ METADATA_VALUE_LENGTH = 512
 
 # OpenAI's bound on `stop`.
 STOP_SEQUENCES = 4
+# Of one stop sequence: the end of an answer is compared with its beginnings again and again.
+LONGEST_STOP = 1024
 
 # OpenAI's bounds on how a model samples.
 DECIMAL_BOUNDS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
@@ -131,6 +133,14 @@ def stop_sequences(stop: str | list[str] | None) -> tuple[str, ...]:
         raise InvalidRequest(
             f"Invalid 'stop': array too long. Expected at most {STOP_SEQUENCES} sequences, but got {len(sequences)}.",
             code="array_above_max_length",
+            param="stop",
+        )
+    longest = max(map(len, sequences), default=0)
+    if longest > LONGEST_STOP:
+        expected = f"Expected a string with maximum length {LONGEST_STOP}"
+        raise InvalidRequest(
+            f"Invalid 'stop': string too long. {expected}, but got a string with length {longest} instead.",
+            code="string_above_max_length",
             param="stop",
         )
     if "" in sequences:
