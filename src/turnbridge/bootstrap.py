@@ -23,6 +23,8 @@ from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.media.pdf import read_job
+from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.offload.schemas import SchemaJudge
 from turnbridge.settings import Settings
 from turnbridge.store.open import SqlStore, store_at, store_url
@@ -54,6 +56,12 @@ SECONDS_PER_DAY = 24 * 3600
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
 KEY_FILE = "api-key"
+
+PDF_JOB = f"{read_job.__module__}:{read_job.__name__}"
+# A page takes some ten milliseconds, so the time is far from what honest documents need, and it is the client's wait.
+# pypdf takes some ten times the size of a document, of which 20 MB are the most. Two at once, so that one long document
+# does not block all others; each has a process of its own, since pypdf leaves much memory behind.
+PDF_LIMITS = JobLimits(seconds=20.0, megabytes=1024, processes=2, waiting=32, jobs_of_one=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +122,9 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     pool, native = codex_pools(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
     for each in filter(None, (pool, native)):
         stack.push_async_callback(_end, asyncio.create_task(each.run()))
-    media = HttpMediaLoader()
+    pdf_helpers = HelperPool(PDF_JOB, PDF_LIMITS)
+    stack.push_async_callback(pdf_helpers.aclose)
+    media = HttpMediaLoader(pdf_helpers)
     stack.push_async_callback(media.aclose)
     judge = SchemaJudge()
     stack.push_async_callback(judge.aclose)

@@ -87,6 +87,22 @@ class MediaLoader(Protocol):
         ...
 
 
+class JobFailed(Exception):
+    """A job took longer than its time or more than its memory, or it made its helper crash."""
+
+
+class NoHelper(Exception):
+    """No helper can take the job now: too many jobs wait, or the system has no room for a process."""
+
+
+class Helpers(Protocol):
+    """Processes that do one kind of job, and are killed when it takes too long."""
+
+    async def run(self, given: bytes) -> bytes:
+        """Return what the job makes of these bytes; raises `JobFailed` or `NoHelper`."""
+        ...
+
+
 class Flaw(NamedTuple):
     """What is wrong with one of several schemas."""
 

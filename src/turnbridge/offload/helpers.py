@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, TypeVar, cast
 
+from turnbridge.engine.ports import JobFailed, NoHelper
 from turnbridge.offload import child
 
 T = TypeVar("T")
@@ -23,14 +24,6 @@ IDLE_S = 300.0
 
 # A helper works on what strangers send, so it is given none of the gateway's secrets: only what Python needs to start.
 PASSED_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
-
-
-class JobFailed(Exception):
-    """A job took longer than its time or more than its memory, or it made its helper crash."""
-
-
-class NoHelper(Exception):
-    """No helper can take the job now: too many jobs wait, or the system has no room for a process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +40,7 @@ class JobLimits:
 
 
 class HelperPool:
-    """Runs one kind of job, named as `module:function` from bytes to bytes, in processes of its own."""
+    """The engine's `Helpers`, for one kind of job: a function from bytes to bytes, named as `module:function`."""
 
     def __init__(self, job: str, limits: JobLimits) -> None:
         self._job = job

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from turnbridge.engine.conformance import Conformance
-from turnbridge.engine.ports import Flaw
-from turnbridge.offload.helpers import HelperPool, JobFailed, JobLimits, NoHelper
+from turnbridge.engine.ports import Flaw, JobFailed, NoHelper
+from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.turn.errors import BackendUnavailable, OutputRejected
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.schemas import simple_size

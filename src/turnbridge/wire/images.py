@@ -3,13 +3,13 @@
 import binascii
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import IMAGE_SIZE_LIMIT, SUPPORTED_IMAGES, image_type
+from turnbridge.turn.images import IMAGE_SIZE_LIMIT, SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
 
 _WHITESPACE = b" \t\r\n"
 
 
-def check_image_data_url(url: str, param: str) -> str:
-    """Return the data URL in its plainest form, with the MIME type that its bytes show."""
+def check_image_data_url(url: str, param: str) -> tuple[str, float]:
+    """Return the data URL in its plainest form, with the MIME type that its bytes show, and the image's pixels."""
     header, comma, payload = url.partition(",")
     header = header.strip().lower()
     if not comma or not header.startswith("data:") or not header.endswith(";base64"):
@@ -37,7 +37,10 @@ def check_image_data_url(url: str, param: str) -> str:
             code="invalid_image_format",
             param=param,
         )
-    return f"data:{mime_type};base64,{encoded.decode('ascii')}"
+    pixels = image_pixels(data)
+    if (problem := excess_of_pixels(pixels)) is not None:
+        raise InvalidRequest(problem, code="image_too_large", param=param)
+    return f"data:{mime_type};base64,{encoded.decode('ascii')}", pixels
 
 
 def _invalid_url(what: str, param: str) -> InvalidRequest:

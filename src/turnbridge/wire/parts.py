@@ -7,6 +7,7 @@ import base64
 from collections.abc import Sequence
 
 from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.images import MOST_PIXELS_IN_ALL
 from turnbridge.turn.items import FilePart, ImagePart, JsonObject, Part, TextPart
 from turnbridge.wire.body_budget import MOST_PARTS
 from turnbridge.wire.images import check_image_data_url
@@ -31,6 +32,7 @@ class PartsDecoder:
     def __init__(self) -> None:
         self.ignored: list[str] = []
         self._parts = 0
+        self._pixels = 0.0
 
     def decode(self, content: str | Sequence[JsonObject | str], *, param: str) -> tuple[Part, ...]:
         """Return the parts of a message's `content`: a string or a list of parts."""
@@ -82,8 +84,20 @@ class PartsDecoder:
         carried = detail if isinstance(detail, str) and detail in CARRIED_DETAILS else None
         if detail is not None and carried is None:
             self.ignored.append(f"{param}.detail")
-        url = check_image_data_url(source, param) if source[:5].lower() == "data:" else _short_url(source, param)
+        url = self._data_url(source, param) if source[:5].lower() == "data:" else _short_url(source, param)
         return ImagePart(url=url, detail=carried, param=param)
+
+    def _data_url(self, source: str, param: str) -> str:
+        url, pixels = check_image_data_url(source, param)
+        self._pixels += pixels
+        if self._pixels > MOST_PIXELS_IN_ALL:
+            raise InvalidRequest(
+                f"The images of the request have more than {MOST_PIXELS_IN_ALL // 1_000_000} million pixels together. "
+                "Send fewer, or smaller ones.",
+                code="image_too_large",
+                param=param,
+            )
+        return url
 
 
 def _file(part: JsonObject, param: str) -> FilePart:
