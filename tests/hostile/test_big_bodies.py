@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.hostile.site import Site
+from turnbridge.wire.body_budget import MAX_VALUES, MOST_ITEMS, MOST_PARTS
+from turnbridge.wire.tools import MOST_TOOLS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -80,6 +82,28 @@ def shapes() -> Iterator[tuple[str, str, bytes]]:
     )
 
 
+def largest() -> Iterator[tuple[str, str, bytes]]:
+    """Yield bodies that reach a limit and do not exceed it: all of the work on them is done."""
+    chat = b'{"model":"gpt-5.5","store":true,"messages":['
+    listed = b'{"model":"gpt-5.5","input":['
+    yield "most messages", CHAT, numbered(chat, SAID, b"]}", MOST_ITEMS)
+    yield "most items", RESPONSES, numbered(listed, SAID, b"]}", MOST_ITEMS)
+    parts = b'{"role":"user","content":['
+    yield "most parts", RESPONSES, numbered(listed + parts, b'{"type":"input_text","text":"%d"}', b"]}]}", MOST_PARTS)
+    call = b'{"type":"function_call","call_id":"c%d","name":"f","arguments":"{\\"n\\": %d}"},'
+    output = b'{"type":"function_call_output","call_id":"c%d","output":"x"}'
+    yield "most calls", RESPONSES, numbered(listed, call + output, b"]}", MOST_ITEMS // 2)
+    yield (
+        "most tools",
+        RESPONSES,
+        numbered(asked(b'"tools":['), b'{"type":"function","name":"f.%d"}', b"]}", MOST_TOOLS),
+    )
+    same = b'{"type":"function","name":"' + b"." * 200 + b'%d"}'
+    yield "tools of one name", RESPONSES, numbered(asked(b'"tools":['), same, b"]}", MOST_TOOLS)
+    raw = b'{"type":"web_search_call","id":"ws","status":"completed","action":{"type":"search","queries":['
+    yield "most values", RESPONSES, numbered(listed + raw, b'"%d"', b"]}}," + SAID + b"]}", MAX_VALUES - 100)
+
+
 def media() -> Iterator[tuple[str, str, bytes]]:
     """Yield the same for images and files."""
     part = b'{"model":"gpt-5.5","messages":[{"role":"user","content":[{"type":'
@@ -96,7 +120,7 @@ def media() -> Iterator[tuple[str, str, bytes]]:
     yield "control characters in a file", CHAT, filled(file + b'a.txt","file_data":"', b"AQEB", end)
 
 
-SHAPES = {name: (route, body) for name, route, body in (*shapes(), *media())}
+SHAPES = {name: (route, body) for name, route, body in (*shapes(), *largest(), *media())}
 
 
 @pytest.mark.parametrize("name", SHAPES)

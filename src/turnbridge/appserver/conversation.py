@@ -30,6 +30,9 @@ log = structlog.get_logger(__name__)
 # comes later all the same: it is then passed on as calls of its own.
 REST_OF_CALLS_S = 20.0
 
+# So many items take some milliseconds to be written down: they are left to a thread.
+MANY_ITEMS = 1000
+
 # How Codex says that it has let go of a thread: after half an hour in which nobody used it.
 THREAD_GONE = "thread not found"
 
@@ -89,7 +92,8 @@ class CodexConversation:
 
     async def show(self, items: Sequence[Item]) -> None:
         """Add items to the history; raises if Codex cannot carry one of them."""
-        params = inject_items_params(self._thread_id, items, self._names)
+        written = partial(inject_items_params, self._thread_id, items, self._names)
+        params = await asyncio.to_thread(written) if len(items) > MANY_ITEMS else written()
         try:
             await self._connection.call("thread/inject_items", params, dict[str, msgspec.Raw])
         except CallRefused as refused:
