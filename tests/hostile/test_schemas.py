@@ -38,7 +38,8 @@ def hidden_ladder(rungs: int) -> JsonObject:
 def clique(members: int) -> JsonObject:
     """Return definitions that all refer to one another."""
     refs: JsonObject = {f"p{n}": {"$ref": f"#/$defs/d{n}"} for n in range(members)}
-    return obj({"a": {"$ref": "#/$defs/d0"}}, **{"$defs": {f"d{n}": {"properties": refs} for n in range(members)}})
+    definitions: JsonObject = {f"d{n}": {"properties": refs} for n in range(members)}
+    return obj({"a": {"$ref": "#/$defs/d0"}}, **{"$defs": definitions})
 
 
 def deep(levels: int) -> JsonObject:

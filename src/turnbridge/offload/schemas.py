@@ -49,6 +49,11 @@ class SchemaJudge:
         self._helpers = HelperPool(f"{__name__}:{answer_job.__name__}", limits)
         self._known: OrderedDict[bytes, str | None] = OrderedDict()
 
+    @property
+    def helper_pids(self) -> list[int]:
+        """Return the ids of the helper processes that are there now."""
+        return self._helpers.pids
+
     async def aclose(self) -> None:
         """End the helpers."""
         await self._helpers.aclose()

@@ -21,7 +21,14 @@ _PLAIN = frozenset(
 _NAMED = "properties"
 _LISTED = ("anyOf", "oneOf", "allOf")
 _SINGLE = ("items", "additionalProperties")
-_KNOWN = _PLAIN | {_NAMED, *_LISTED, *_SINGLE}
+_DIALECT = "$schema"
+# What generators of schemas write at the top.
+_DIALECTS = (
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+)
+_KNOWN = _PLAIN | {_NAMED, _DIALECT, *_LISTED, *_SINGLE}
 
 
 def simple_size(schema: Json) -> int | None:
@@ -49,7 +56,7 @@ def _inside(schema: JsonObject) -> list[Json] | None:
     """Return the schemas right inside of one; nothing if something else stands in the place of one."""
     inside: list[Json] = [schema[key] for key in _SINGLE if key in schema]
     named = schema.get(_NAMED, {})
-    if not isinstance(named, dict):
+    if not isinstance(named, dict) or schema.get(_DIALECT, _DIALECTS[0]) not in _DIALECTS:
         return None
     inside += named.values()
     for key in _LISTED:

@@ -65,14 +65,17 @@ class Schemas:
         if not isinstance(schema, dict):
             raise SchemaPlace(schema={}, param=param, name=name, use=use).refused(_not_an_object(schema))
         place = SchemaPlace(schema=schema, param=param, name=name, use=use)
-        if (excess := self._excess(schema)) is not None:
-            raise place.refused(excess)
         try:
             digest = _digest(schema, strict=strict)
         except UnicodeEncodeError as error:
             raise place.refused(f"{error}.") from error
-        if digest in _good:
-            _good.move_to_end(digest)
+        known = _good.get(digest)
+        before = self._values
+        excess = self._excess(schema) if known is None else self._too_many(known)
+        if excess is not None:
+            raise place.refused(excess)
+        if known is not None:
+            _remember(digest, known)
             return
         if (strict or use == "response_format") and _has_too_many_paths(schema):
             raise place.refused(
@@ -85,16 +88,13 @@ class Schemas:
             return
         if (wrong := misconstruction(schema)) is not None:
             raise place.refused(wrong)
-        _good[digest] = None
-        if len(_good) > MOST_REMEMBERED:
-            _good.popitem(last=False)
+        _remember(digest, self._values - before)
 
     def _excess(self, schema: JsonObject) -> str | None:
         """Return why this is too much to be looked at, together with what came before it."""
         for depth, layer in enumerate(layers(schema)):
-            self._values += len(layer)
-            if self._values > MAX_SCHEMA_VALUES:
-                return f"the schemas of the request have more than {MAX_SCHEMA_VALUES} JSON values. Make them smaller."
+            if (too_many := self._too_many(len(layer))) is not None:
+                return too_many
             if depth == MAX_SCHEMA_DEPTH and any(isinstance(value, dict | list) for value in layer):
                 return f"the schema has more than {MAX_SCHEMA_DEPTH} levels of JSON. Use '$ref' and '$defs'."
             self._pattern_chars += sum(map(_pattern_chars, layer))
@@ -102,12 +102,31 @@ class Schemas:
                 return f"the patterns of the request have more than {MAX_PATTERN_CHARS} characters. Make them shorter."
         return None
 
+    def _too_many(self, values: int) -> str | None:
+        self._values += values
+        if self._values <= MAX_SCHEMA_VALUES:
+            return None
+        return f"the schemas of the request have more than {MAX_SCHEMA_VALUES} JSON values. Make them smaller."
 
-_good: OrderedDict[bytes, None] = OrderedDict()
+
+# Simple schemas that are as they must be, by their digests, with the number of their values.
+_good: OrderedDict[bytes, int] = OrderedDict()
+
+
+def _remember(digest: bytes, values: int) -> None:
+    # Large bodies are decoded in a thread: another one may have come in between any two of these steps.
+    _good.pop(digest, None)
+    _good[digest] = values
+    if len(_good) > MOST_REMEMBERED:
+        _good.popitem(last=False)
 
 
 def _digest(schema: JsonObject, *, strict: bool) -> bytes:
-    return hashlib.blake2b(json.encode(schema), digest_size=32, key=b"strict" if strict else b"").digest()
+    try:
+        written = json.encode(schema)
+    except RecursionError:
+        written = b""  # Too deep to be good.
+    return hashlib.blake2b(written, digest_size=32, key=b"strict" if strict else b"").digest()
 
 
 def _not_an_object(schema: Json) -> str:
