@@ -17,12 +17,15 @@ from turnbridge.appserver.files import write_private
 from turnbridge.appserver.pool import Pool
 from turnbridge.codex import codex_pools
 from turnbridge.engine.admission import Admission, AdmissionRules
-from turnbridge.engine.ports import Backend, MediaLoader
+from turnbridge.engine.ports import Backend, Judge, MediaLoader
 from turnbridge.engine.timing import Patience, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.media.pdf import read_job
+from turnbridge.offload.helpers import HelperPool, JobLimits
+from turnbridge.offload.schemas import SchemaJudge
 from turnbridge.settings import Settings
 from turnbridge.store.open import SqlStore, guarded_store, store_url
 from turnbridge.tokens import OpenAITokenizer
@@ -53,6 +56,12 @@ SECONDS_PER_DAY = 24 * 3600
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
 KEY_FILE = "api-key"
+
+PDF_JOB = f"{read_job.__module__}:{read_job.__name__}"
+# A page takes some ten milliseconds, so the time is far from what honest documents need, and it is the client's wait.
+# pypdf takes some ten times the size of a document, of which 20 MB are the most. Two at once, so that one long document
+# does not block all others; each has a process of its own, since pypdf leaves much memory behind.
+PDF_LIMITS = JobLimits(seconds=20.0, megabytes=1024, processes=2, waiting=32, jobs_of_one=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +106,7 @@ class Parts:
     pool: Pool
     backend: Backend
     media: MediaLoader
+    judge: Judge
     calls: OpenCalls
     warm: WarmThreads
     rates: RequestRates | None
@@ -112,8 +122,12 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     pool, native = codex_pools(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
     for each in filter(None, (pool, native)):
         stack.push_async_callback(_end, asyncio.create_task(each.run()))
-    media = HttpMediaLoader()
+    pdf_helpers = HelperPool(PDF_JOB, PDF_LIMITS)
+    stack.push_async_callback(pdf_helpers.aclose)
+    media = HttpMediaLoader(pdf_helpers)
     stack.push_async_callback(media.aclose)
+    judge = SchemaJudge()
+    stack.push_async_callback(judge.aclose)
     calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
     warm = WarmThreads(_warm_rules(settings))
@@ -125,13 +139,23 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     if store is not None:
         stack.push_async_callback(store.aclose)
     backend = CodexBackend(pool, native=native)
-    return Parts(pool=pool, backend=backend, media=media, calls=calls, warm=warm, rates=rates, trace=trace, store=store)
+    return Parts(
+        pool=pool,
+        backend=backend,
+        media=media,
+        judge=judge,
+        calls=calls,
+        warm=warm,
+        rates=rates,
+        trace=trace,
+        store=store,
+    )
 
 
 def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
     watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
-    runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.calls, parts.warm, watch)
+    runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.judge, parts.calls, parts.warm, watch)
     admission = Admission(_admission_rules(settings, clients=len({key for key in api_key.split(",") if key.strip()})))
     metrics = _metrics(admission, parts)
     rules = _generation_rules(settings)
@@ -139,7 +163,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.background_ended)
     models = Models(parts.backend, aliases=settings.model_aliases)
     app = build_app(
-        _handlers(runner, admission, state, background, models, rules),
+        _handlers(runner, parts.judge, admission, state, background, models, rules),
         problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
         api_key=api_key,
         metrics=metrics,
@@ -157,6 +181,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
 
 def _handlers(
     runner: TurnRunner,
+    judge: Judge,
     admission: Admission,
     state: State,
     background: BackgroundRuns,
@@ -166,7 +191,7 @@ def _handlers(
     limit = rules.body_limit_bytes
     chats = StoredChats(state, body_limit_bytes=limit)
     return Handlers(
-        generation=Generation(runner, models, rules, admission, state, background, chats),
+        generation=Generation(runner, models, judge, rules, admission, state, background, chats),
         models=models,
         responses=StoredResponses(state, background),
         conversations=Conversations(state, body_limit_bytes=limit),

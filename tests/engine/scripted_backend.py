@@ -6,14 +6,15 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from turnbridge.engine.ports import Conversation, MediaLoader, Tokenizer
+from turnbridge.engine.conformance import Conformance
+from turnbridge.engine.ports import Conversation, Flaw, MediaLoader, Tokenizer
 from turnbridge.engine.timing import Patience, Watch
 from turnbridge.engine.tool_calls import OpenCalls
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
-from turnbridge.turn.items import FilePart, FunctionCallOutput, Item
+from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 
@@ -111,6 +112,17 @@ class ScriptedMedia:
         return f"text of {part.filename}"
 
 
+class DirectJudge:
+    """Checks everything right here."""
+
+    async def first_flaw(self, schemas: Sequence[JsonObject]) -> Flaw | None:
+        del schemas
+        return None
+
+    async def problem(self, schema: JsonObject, text: str) -> str | None:
+        return Conformance.for_schema(schema).problem(text)
+
+
 class WordTokenizer:
     """Every word is a token, and so is every other character."""
 
@@ -147,6 +159,7 @@ def runner_on(
         backend,
         media or ScriptedMedia(),
         tokenizer or WordTokenizer(),
+        DirectJudge(),
         OpenCalls(ttl_s=60),
         WarmThreads(WarmRules(most=0, ttl_s=60)),
         Watch(patience),

@@ -7,6 +7,7 @@ import pytest
 from tests.engine.scripted_backend import (
     ALL_THE_TIME,
     USAGE,
+    DirectJudge,
     ScriptedBackend,
     ScriptedMedia,
     Turn,
@@ -40,7 +41,7 @@ async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Se
     warm = WarmThreads(WarmRules(most=9, ttl_s=60))
     calls = OpenCalls(ttl_s=60)
     backend = ScriptedBackend([*turns, saying("Done.")])
-    runner = TurnRunner(backend, ScriptedMedia(), WordTokenizer(), calls, warm, Watch(ALL_THE_TIME))
+    runner = TurnRunner(backend, ScriptedMedia(), WordTokenizer(), DirectJudge(), calls, warm, Watch(ALL_THE_TIME))
     endings = [[event async for batch in runner.run(request) for event in batch][-1]]
     for call_id in answered:
         told: tuple[Item, ...] = (

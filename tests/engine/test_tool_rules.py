@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from tests.engine.scripted_backend import ScriptedBackend, ScriptedConversation, saying
+from tests.engine.scripted_backend import DirectJudge, ScriptedBackend, ScriptedConversation, saying
 from turnbridge.engine.tool_calls import Leg
 from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
 from turnbridge.turn.errors import OutputRejected, UpstreamFailed
@@ -58,7 +58,7 @@ async def applied(
     while following is not None:
         source, following = following, None
         async for batch in source:
-            allowed, following = rules.judge(batch)
+            allowed, following = rules.judge(batch, await rules.problems(batch, DirectJudge()))
             events += allowed
             if following is not None:
                 break

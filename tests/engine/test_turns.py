@@ -353,8 +353,10 @@ async def test_a_whole_answer_is_begun_again_however_far_it_had_come() -> None:
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_schema_that_is_none_fails_the_turn_and_gives_the_conversation_up(streamed: bool) -> None:
     nonsense = replace(SCHEMA, schema={"type": "nonsense"})
-    (ended,) = await events_of(ScriptedBackend([saying(GOOD)]), replace(ASKED, output=nonsense, streamed=streamed))
+    backend = ScriptedBackend([saying(GOOD)])
+    *_, ended = await events_of(backend, replace(ASKED, output=nonsense, streamed=streamed))
     assert failure(ended)[0] is InvalidRequest
+    assert backend.running == 0
 
 
 @pytest.mark.parametrize("read", [1, 2])

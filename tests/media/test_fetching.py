@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, ip_address
 import pytest
 import trustme
 
+from tests.media.no_helpers import NO_HELPERS
 from turnbridge.media.addresses import Endpoint, IpAddress, is_public
 from turnbridge.media.fetch import FetchLimits
 from turnbridge.media.loader import HttpMediaLoader
@@ -27,7 +28,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
 IMAGES = {
     "image/png": PNG,
     "image/jpeg": b"\xff\xd8\xff\xe0 pixels",
-    "image/gif": b"GIF89a pixels",
+    "image/gif": b"GIF89a\x01\x00\x01\x00 pixels",
     "image/webp": b"RIFF\x00\x00\x00\x00WEBP pixels",
 }
 INVALID = "It, or what it redirects to, is not a valid URL. Correct it."
@@ -93,7 +94,7 @@ class Site:
 
     def loader(self, limits: FetchLimits | None = None) -> HttpMediaLoader:
         return HttpMediaLoader(
-            fetch_limits=limits, resolver=self.resolve, allowed=loopback_or_public, ssl_context=self.trust
+            NO_HELPERS, fetch_limits=limits, resolver=self.resolve, allowed=loopback_or_public, ssl_context=self.trust
         )
 
     async def refusal(self, url: str, limits: FetchLimits | None = None) -> tuple[str | None, str]:
@@ -220,7 +221,7 @@ async def test_other_urls_are_refused_before_any_name_is_resolved(site: Site, ur
     ],
 )
 async def test_by_default_internal_hosts_are_refused_however_they_are_written(host: str) -> None:
-    assert await refusal(HttpMediaLoader(), f"https://{host}/a") == ("invalid_image_url", NOT_PUBLIC)
+    assert await refusal(HttpMediaLoader(NO_HELPERS), f"https://{host}/a") == ("invalid_image_url", NOT_PUBLIC)
 
 
 async def test_one_internal_address_among_public_ones_refuses_the_host(site: Site) -> None:
@@ -234,7 +235,7 @@ async def test_an_unknown_host_is_told_like_an_internal_one(failure: Exception) 
     async def resolver(_: str, __: int) -> Sequence[Endpoint]:
         raise failure
 
-    loader = HttpMediaLoader(resolver=resolver)
+    loader = HttpMediaLoader(NO_HELPERS, resolver=resolver)
     assert await refusal(loader, "https://images.example/a") == ("invalid_image_url", NOT_PUBLIC)
 
 
@@ -348,7 +349,7 @@ async def test_a_name_server_that_keeps_silent_is_left_at_the_time_limit() -> No
         await asyncio.Event().wait()
         return []
 
-    loader = HttpMediaLoader(resolver=resolver, fetch_limits=FetchLimits(seconds=0.05))
+    loader = HttpMediaLoader(NO_HELPERS, resolver=resolver, fetch_limits=FetchLimits(seconds=0.05))
     assert (await refusal(loader, "https://images.example/a"))[1].startswith("Its host is too slow.")
 
 
@@ -400,7 +401,7 @@ async def test_the_certificate_of_another_host_is_refused(site: Site, host: str)
 
 
 async def test_a_certificate_of_an_unknown_authority_is_refused(site: Site) -> None:
-    loader = HttpMediaLoader(resolver=site.resolve, allowed=loopback_or_public)
+    loader = HttpMediaLoader(NO_HELPERS, resolver=site.resolve, allowed=loopback_or_public)
     assert await refusal(loader, "https://images.example/a") == (
         "invalid_image_url",
         "The certificate of its host is not valid. Use another host.",

@@ -1,20 +1,23 @@
 """Files become text when they are text, or PDF with text in it; everything else is refused by name."""
 
-import asyncio
 import io
 import sys
-import threading
+import zlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pypdf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.media.no_helpers import NO_HELPERS
+from turnbridge.bootstrap import PDF_JOB, PDF_LIMITS
 from turnbridge.media.files import decode_text
 from turnbridge.media.loader import HttpMediaLoader
-from turnbridge.media.pdf import PdfLimits, PdfReader
-from turnbridge.turn.errors import InvalidRequest
+from turnbridge.media.pdf import read_job
+from turnbridge.offload.helpers import HelperPool
+from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.items import FilePart
 
 BINARY = b"\x00\x01\x02\xff"
@@ -69,9 +72,11 @@ def encrypted() -> bytes:
 
 @pytest.fixture
 async def loader() -> AsyncIterator[HttpMediaLoader]:
-    loader = HttpMediaLoader()
+    helpers = HelperPool(PDF_JOB, PDF_LIMITS)
+    loader = HttpMediaLoader(helpers, pdf_pages=2)
     yield loader
     await loader.aclose()
+    await helpers.aclose()
 
 
 async def refusal(loader: HttpMediaLoader, file: FilePart) -> str:
@@ -153,11 +158,9 @@ async def test_other_files_are_refused_with_their_type(loader: HttpMediaLoader, 
 
 
 @pytest.mark.anyio
-async def test_a_pdf_with_as_many_pages_as_allowed_becomes_their_text() -> None:
-    loader = HttpMediaLoader(pdf_limits=PdfLimits(pages=2))
+async def test_a_pdf_with_as_many_pages_as_allowed_becomes_their_text(loader: HttpMediaLoader) -> None:
     file = part(pdf(page("first"), page("second")), filename="two.pdf", mime_type="application/octet-stream")
     assert await loader.file_text(file) == "File: two.pdf\n\nfirst\n\nsecond"
-    await loader.aclose()
 
 
 @pytest.mark.anyio
@@ -185,34 +188,44 @@ async def test_half_a_surrogate_pair_from_a_pdf_does_not_reach_the_model(loader:
         (pdf(page("a"), page("b"), page("c")), "has more than 2 pages. Send fewer."),
     ],
 )
-async def test_a_pdf_that_cannot_be_read_is_refused(data: bytes, why: str) -> None:
-    loader = HttpMediaLoader(pdf_limits=PdfLimits(pages=2))
+async def test_a_pdf_that_cannot_be_read_is_refused(loader: HttpMediaLoader, data: bytes, why: str) -> None:
     assert await refusal(loader, part(data)) == f"The PDF {why}"
-    await loader.aclose()
 
 
-@pytest.mark.anyio
-async def test_without_pypdf_the_client_learns_how_to_get_it(
-    loader: HttpMediaLoader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pypdf_the_client_learns_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
-    assert await refusal(loader, part(pdf(page("text")))) == (
-        "The PDF cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`."
+    assert read_job(b"\0\0\0\x09" + pdf(page("text"))) == (
+        b"-cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`."
     )
 
 
 @pytest.mark.anyio
-async def test_an_endless_pdf_is_left_at_the_time_limit_and_its_thread_ends() -> None:
+async def test_an_endless_pdf_is_left_at_the_time_limit_and_its_process_ends() -> None:
     endless = pdf(b"/F Do\n" * 4000, form=page("text") * 1000)
-    loader = HttpMediaLoader(pdf_limits=PdfLimits(seconds=0.3))
-    before = set(threading.enumerate())
-    assert await refusal(loader, part(endless)) == (
-        "The PDF takes longer than 0.3 seconds to read. Send fewer pages, or text."
+    helpers = HelperPool(PDF_JOB, replace(PDF_LIMITS, seconds=0.3))
+    assert await refusal(HttpMediaLoader(helpers), part(endless)) == (
+        "The PDF takes too long or too much memory to read. Send fewer pages, or text."
     )
-    await loader.aclose()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=20)
-        assert not thread.is_alive()
+    assert helpers.pids == []
+    await helpers.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_pdf_that_fills_the_memory_is_refused() -> None:
+    """Its page is 512 MB of blanks, which take half a megabyte in the file."""
+    packed = zlib.compress(b" " * 2**29, 1)
+    data = pdf(packed).replace(
+        b"<< /Length %d >>" % len(packed), b"<< /Length %d /Filter /FlateDecode >>" % len(packed)
+    )
+    helpers = HelperPool(PDF_JOB, replace(PDF_LIMITS, megabytes=256))
+    assert (await refusal(HttpMediaLoader(helpers), part(data))).startswith("The PDF ")
+    await helpers.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_pdf_waits_no_longer_than_others_let_it() -> None:
+    with pytest.raises(BackendUnavailable, match="busy"):
+        await HttpMediaLoader(NO_HELPERS).file_text(part(pdf(page("text"))))
 
 
 @settings(deadline=None)
@@ -222,11 +235,4 @@ def test_a_damaged_pdf_is_read_or_refused(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 8))):
         start = data.draw(st.integers(5, len(damaged)))
         damaged[start : start + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=8))
-    reader = PdfReader(PdfLimits(seconds=5))
-    try:
-        text = asyncio.run(reader.text(bytes(damaged), param="p"))
-    except InvalidRequest as error:
-        text = error.message
-    finally:
-        reader.close()
-    assert text
+    assert read_job(b"\0\0\0\x09" + damaged)[:1] in (b"+", b"-")

@@ -6,6 +6,7 @@ from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FunctionCallOutput, Item, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
 from turnbridge.wire.output_format import check_mentions_json, decode_format, encode_format
+from turnbridge.wire.schema_budget import Schemas
 
 STRICT: JsonObject = {
     "type": "object",
@@ -28,7 +29,7 @@ LARGE: JsonObject = {**STRICT, "properties": {"a": {"type": "integer", "maximum"
 
 
 def decoded(wanted: JsonObject) -> OutputFormat:
-    return decode_format(wanted, param="text.format", schema_param="text.format.schema")
+    return decode_format(wanted, Schemas(), param="text.format", schema_param="text.format.schema")
 
 
 @pytest.mark.parametrize(

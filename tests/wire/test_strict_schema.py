@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.wire import strict_schema
+from turnbridge.wire import schema_budget
+from turnbridge.wire.schema_budget import Schemas
 from turnbridge.wire.strict_schema import (
     NOT_PERMITTED,
-    check_schema,
     check_schema_name,
     is_strict,
+    misconstruction,
 )
 
 Step: TypeAlias = tuple[str, ...]
@@ -33,14 +34,17 @@ def obj(**properties: Json) -> JsonObject:
 
 
 def check(schema: Json, *, strict: bool) -> None:
-    check_schema(schema, strict=strict, param="text.format.schema", name="x", use="response_format")
+    schemas = Schemas()
+    schemas.check(schema, strict=strict, param="text.format.schema", name="x", use="response_format")
+    for place in schemas.uncompiled:
+        if (why := misconstruction(place.schema)) is not None:
+            raise place.refused(why)
 
 
 def refusal(schema: Json) -> str:
     """Return the words of the refusal, without what stands before every one of them."""
     with pytest.raises(InvalidRequest) as caught:
         check(schema, strict=True)
-    assert not is_strict(schema)
     start = "Invalid schema for response_format 'x': "
     assert caught.value.message.startswith(start)
     return caught.value.message.removeprefix(start)
@@ -235,7 +239,7 @@ TOO_LONG_NAMES = (
     ],
     ids=["levels", "properties", "enum values", "enum characters", "characters"],
 )
-def test_a_schema_may_reach_a_limit_but_not_exceed_it(fits: Json, too_much: Json, words: str) -> None:
+def test_a_schema_may_reach_a_limit_but_not_exceed_it(fits: JsonObject, too_much: Json, words: str) -> None:
     assert is_strict(fits)
     assert refusal(too_much) == words
 
@@ -257,7 +261,7 @@ def test_a_schema_of_as_many_values_as_are_looked_at_is_taken() -> None:
         ({"properties": []}, "In context=('properties',), [] is not of type \"object\"."),
         ({"$ref": "#/$defs/none"}, "In context=(), Pointer '/$defs/none' does not exist."),
         ("object", "object is not of type 'object'."),
-        ({"enum": [0] * 49_999}, "the schema has more than 50000 JSON values. Make it smaller."),
+        ({"enum": [0] * 49_999}, "the schemas of the request have more than 50000 JSON values. Make them smaller."),
     ],
     ids=["minimum", "properties", "reference", "no object", "too large"],
 )
@@ -297,7 +301,7 @@ def test_text_in_a_schema_must_be_unicode() -> None:
 
 
 def test_a_message_is_cut_when_the_schema_would_make_it_huge() -> None:
-    assert len(refusal(obj(**{"p" * 100_000: {}}))) == strict_schema.MAX_DETAIL_CHARS + len("...")
+    assert len(refusal(obj(**{"p" * 100_000: {}}))) == schema_budget.MAX_DETAIL_CHARS + len("...")
 
 
 def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
@@ -310,7 +314,7 @@ def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
 
 def test_the_parameters_of_a_function_are_refused_as_such() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        check_schema({"type": "object"}, strict=True, param="tools[0].parameters", name="look_up", use="function")
+        Schemas().check({"type": "object"}, strict=True, param="tools[0].parameters", name="look_up", use="function")
     error = caught.value
     assert (error.message, error.error_code, error.param) == (
         f"Invalid schema for function 'look_up': In context=(), {NOT_CLOSED}",

@@ -6,6 +6,7 @@ from tests.wire.told import Told, told
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
+from turnbridge.wire.schema_budget import Schemas
 from turnbridge.wire.tools import NO_PARAMETERS, ToolUse, decode_functions, decode_tools, decode_web_search
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -34,9 +35,9 @@ SEARCH: JsonObject = {"type": "web_search"}
     ids=["bare", "nulls", "whole", "strict", "any name"],
 )
 def test_a_function_may_be_flat_nested_or_legacy(declared: JsonObject, tool: Tool) -> None:
-    assert decode_tools([{"type": "function", **declared}], None) == ToolUse(tools=(tool,))
-    assert decode_tools([{"type": "function", "function": declared}], None) == ToolUse(tools=(tool,))
-    assert decode_functions([declared], None) == ToolUse(tools=(tool,))
+    assert decode_tools([{"type": "function", **declared}], None, Schemas()) == ToolUse(tools=(tool,))
+    assert decode_tools([{"type": "function", "function": declared}], None, Schemas()) == ToolUse(tools=(tool,))
+    assert decode_functions([declared], None, Schemas()) == ToolUse(tools=(tool,))
 
 
 def allowed(mode: Json, *tools: Json) -> JsonObject:
@@ -62,7 +63,7 @@ def allowed(mode: Json, *tools: Json) -> JsonObject:
     ],
 )
 def test_a_choice_narrows_what_may_be_called(choice: str | JsonObject | None, use: ToolUse) -> None:
-    assert decode_tools([*FLAT, SEARCH], choice) == use
+    assert decode_tools([*FLAT, SEARCH], choice, Schemas()) == use
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_choice_narrows_what_may_be_called(choice: str | JsonObject | None, us
     [("none", ToolUse()), ("auto", ToolUse(tools=(A, B))), ({"name": "b"}, ToolUse(tools=(B,), must_call=True))],
 )
 def test_a_legacy_choice_does_too(choice: str | JsonObject, use: ToolUse) -> None:
-    assert decode_functions([{"name": "a"}, {"name": "b"}], choice) == use
+    assert decode_functions([{"name": "a"}, {"name": "b"}], choice, Schemas()) == use
 
 
 NOT_FOUND = "Tool choice '{}' not found in 'tools' parameter."
@@ -146,7 +147,7 @@ def test_what_cannot_be_meant_is_refused(
     tools: list[JsonObject], choice: str | JsonObject | None, message: str, code: str, param: str
 ) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        decode_tools(tools, choice)
+        decode_tools(tools, choice, Schemas())
     assert told(raised.value) == Told(InvalidRequest, message, code, param)
 
 
@@ -154,7 +155,9 @@ def test_what_cannot_be_meant_is_refused(
 def test_a_schema_that_openai_would_refuse_is_refused_by_its_place(strict: bool) -> None:
     broken: JsonObject = {"type": "strin"}
     with pytest.raises(InvalidRequest) as raised:
-        decode_tools([*FLAT, {"type": "function", "name": "c", "parameters": broken, "strict": strict}], None)
+        decode_tools(
+            [*FLAT, {"type": "function", "name": "c", "parameters": broken, "strict": strict}], None, Schemas()
+        )
     assert (raised.value.error_code, raised.value.param) == ("invalid_function_parameters", "tools[2].parameters")
 
 
@@ -177,7 +180,7 @@ def test_parameters_that_are_no_object_are_refused(schema: JsonObject, found: st
     nested: JsonObject = {"type": "function", "function": tool}
     for declared, param in ((flat, "tools[0].parameters"), (nested, "tools[0].function.parameters")):
         with pytest.raises(InvalidRequest) as raised:
-            decode_tools([declared], None)
+            decode_tools([declared], None, Schemas())
         assert told(raised.value) == Told(InvalidRequest, message, "invalid_function_parameters", param)
 
 
@@ -185,7 +188,7 @@ def test_parameters_that_are_no_object_are_refused(schema: JsonObject, found: st
     "schema", [{}, {"type": ["object", "null"]}, {"properties": {}}, {"anyOf": [{"type": "object"}]}, {"enum": [{}]}]
 )
 def test_parameters_that_may_be_an_object_are_taken(schema: JsonObject) -> None:
-    (tool,) = decode_tools([{"type": "function", "name": "c", "parameters": schema}], None).tools
+    (tool,) = decode_tools([{"type": "function", "name": "c", "parameters": schema}], None, Schemas()).tools
     assert tool.parameters == schema
 
 

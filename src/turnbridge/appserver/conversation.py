@@ -42,6 +42,9 @@ REST_OF_CALLS_S = 20.0
 # millisecond; what comes later is passed on with the next answer.
 SCRIPT_CALLS_S = 0.02
 
+# So many items take some milliseconds to be written down: they are left to a thread.
+MANY_ITEMS = 1000
+
 # How Codex says that it has let go of a thread: after half an hour in which nobody used it.
 THREAD_GONE = "thread not found"
 
@@ -52,7 +55,9 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 async def open_thread(worker: Worker, request: TurnRequest) -> "CodexConversation":
     """Start a thread of the current protocol (v2)."""
     names = ToolNames(tool.name for tool in request.tools)
-    kind = ThreadKind(request.client, thread_start_params(request, names, worker.spec.rules))
+    started = partial(thread_start_params, request, names, worker.spec.rules)
+    # Schemas of half a megabyte take 0.1 seconds.
+    kind = ThreadKind(request.client, await asyncio.to_thread(started) if request.large else started())
     conversation = CodexConversation(worker, await worker.spares.take(kind), request, names)
     conversation.answering = lambda: worker.spares.refill_soon(kind)
     return conversation
@@ -104,7 +109,8 @@ class CodexConversation:
 
     async def show(self, items: Sequence[Item]) -> None:
         """Add items to the history; raises if Codex cannot carry one of them."""
-        params = inject_items_params(self._thread_id, items, self._names)
+        written = partial(inject_items_params, self._thread_id, items, self._names)
+        params = await asyncio.to_thread(written) if len(items) > MANY_ITEMS else written()
         try:
             await self._connection.call("thread/inject_items", params, dict[str, msgspec.Raw])
         except CallRefused as refused:

@@ -31,8 +31,14 @@ async def open_early(worker: Worker, request: TurnRequest) -> "EarlyConversation
     names = tool_names(request)
     developer = flat_history(request.items).developer
     logged_in = worker.login is not None
-    params = early_thread_params(
-        request, developer, names, worker.capabilities, logged_in=logged_in, rules=worker.spec.rules
+    params = await asyncio.to_thread(
+        early_thread_params,
+        request,
+        developer,
+        names,
+        worker.capabilities,
+        logged_in=logged_in,
+        rules=worker.spec.rules,
     )
     started = await worker.connection.call("thread/start", params, schema.ThreadStartResult)
     return EarlyConversation(worker, started.thread.id, request, names)

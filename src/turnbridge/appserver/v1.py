@@ -24,8 +24,14 @@ async def open_v1(worker: Worker, request: TurnRequest) -> "V1Conversation":
     """Start a conversation and listen to it."""
     developer = flat_history(request.items).developer
     logged_in = worker.login is not None
-    params = v1.new_conversation_params(
-        request, developer, cwd=str(worker.spec.workdir), logged_in=logged_in, rules=worker.spec.rules
+    # In a thread: schemas are explained in words and examples, which takes long for large ones.
+    params = await asyncio.to_thread(
+        v1.new_conversation_params,
+        request,
+        developer,
+        cwd=str(worker.spec.workdir),
+        logged_in=logged_in,
+        rules=worker.spec.rules,
     )
     made = await worker.connection.call("newConversation", params, v1.NewConversationResult)
     listening = v1.add_listener_params(made.conversation_id)

@@ -87,6 +87,13 @@ class Conformance:
             raise InvalidRequest(f"Invalid schema: {_cut(message)}.", code="invalid_json_schema") from error
         return cls(schema=schema, validator=validator, registry=registry)
 
+    def accepts(self, text: str) -> bool:
+        """Tell whether `text` is the JSON asked for."""
+        try:
+            return self.validator.is_valid(_read(text))
+        except _NotJsonError:
+            return False
+
     def problem(self, text: str) -> str | None:
         """Return in a sentence what keeps `text` from being the JSON asked for; nothing if it is."""
         try:

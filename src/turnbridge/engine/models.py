@@ -9,6 +9,8 @@ from turnbridge.turn.models import Model
 
 # OpenAI's models take them, but Codex does not offer them to people. OpenAI's own agent SDK asks for `none` unasked.
 UNLISTED_EFFORTS = ("none", "minimal")
+# No model has a longer name, and to look for similar ones takes time by its square.
+LONGEST_SHOWN = 200
 # Short forms of efforts that people append to a model's name, as in `gpt-5.5-xh`.
 EFFORT_SUFFIXES = {"l": "low", "m": "medium", "h": "high", "xh": "xhigh"}
 
@@ -99,6 +101,7 @@ class ModelCatalog:
         return self._by_id.get(INHERITED_NAMES[name] or "") or self._default
 
     def _advice(self, name: str, target: str | None) -> str:
+        name = name[:LONGEST_SHOWN]
         known = [*(model.id for model in self.listed()), *self.aliases()]
         if self._default is None and self._configured is not None and name.strip().lower() in INHERITED_NAMES:
             return (

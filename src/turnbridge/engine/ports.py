@@ -1,11 +1,11 @@
 """What the edges must provide to the engine."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import TurnEvent
-from turnbridge.turn.items import FilePart, FunctionCallOutput, Item
+from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
 from turnbridge.turn.models import Model
 from turnbridge.turn.request import TurnRequest
 
@@ -90,6 +90,45 @@ class MediaLoader(Protocol):
 
     async def file_text(self, part: FilePart) -> str:
         """Return the text of a file part."""
+        ...
+
+
+class JobFailed(Exception):
+    """A job took longer than its time or more than its memory, or it made its helper crash."""
+
+
+class NoHelper(Exception):
+    """No helper can take the job now: too many jobs wait, or the system has no room for a process."""
+
+
+class Helpers(Protocol):
+    """Processes that do one kind of job, and are killed when it takes too long."""
+
+    async def run(self, given: bytes) -> bytes:
+        """Return what the job makes of these bytes; raises `JobFailed` or `NoHelper`."""
+        ...
+
+
+class Flaw(NamedTuple):
+    """What is wrong with one of several schemas."""
+
+    which: int | None
+    """Which of them; nothing if only all of them together are too much."""
+    why: str
+
+
+class Judge(Protocol):
+    """Compiles the client's schemas and checks what the model said, within a time that no schema can exceed."""
+
+    async def first_flaw(self, schemas: Sequence[JsonObject]) -> Flaw | None:
+        """Return why one of these is not a JSON Schema that stands on its own."""
+        ...
+
+    async def problem(self, schema: JsonObject, text: str) -> str | None:
+        """Return in a sentence what keeps `text` from being JSON that conforms to the schema; nothing if it does.
+
+        Raises `OutputRejected` if that takes too long.
+        """
         ...
 
 

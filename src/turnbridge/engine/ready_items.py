@@ -17,6 +17,12 @@ All of it goes to Codex, and comes back, in one line with the body. This is half
 other half is for the body, which takes an eighth of it unless its limit is raised.
 """
 
+TEXT_LIMIT = 16 * 1024 * 1024
+"""Bytes of JSON that the files of one request may become: some million tokens, more than any context window has.
+
+Unlike images, their text has characters to escape, which takes ten times as long to write as others.
+"""
+
 BROUGHT_IN_AT_ONCE = 8
 """Images and files of one request: enough that no host's delay counts much, and each may take 100 MB for a moment."""
 
@@ -73,6 +79,7 @@ class _Intake:
         self._media = media
         self._places = asyncio.Semaphore(BROUGHT_IN_AT_ONCE)
         self._left = BROUGHT_IN_LIMIT
+        self._text_left = TEXT_LIMIT
         self._end = asyncio.get_running_loop().time() + BROUGHT_IN_WITHIN_S
 
     async def image(self, part: ImagePart) -> str:
@@ -91,8 +98,17 @@ class _Intake:
     async def file_text(self, part: FilePart) -> str:
         async with self._places:
             text = await self._media.file_text(part)
-        # A control character is six bytes of JSON.
-        self._count(len(json.dumps(text, ensure_ascii=False).encode()), "file", part.param)
+        # A control character is six bytes of JSON. In a thread, since there may be megabytes of them.
+        written = await asyncio.to_thread(_written_bytes, text)
+        self._text_left -= written
+        if self._text_left < 0:
+            raise InvalidRequest(
+                f"With this file, the text of the request's files exceeds {TEXT_LIMIT // 2**20} MB, written as JSON. "
+                "Send less of it.",
+                code="file_too_large",
+                param=part.param,
+            )
+        self._count(written, "file", part.param)
         return text
 
     def _count(self, size: int, kind: Literal["image", "file"], param: str) -> None:
@@ -104,6 +120,10 @@ class _Intake:
                 code=f"{kind}_too_large",
                 param=param,
             )
+
+
+def _written_bytes(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode())
 
 
 def _is_ready(item: Item) -> bool:

@@ -3,11 +3,11 @@
 Whatever the gateway itself says to the model to get there is part of the turn, and is recorded with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
-from turnbridge.engine.conformance import Conformance
-from turnbridge.engine.ports import Batches, Conversation
+from turnbridge.engine.ports import Batches, Conversation, Judge
 from turnbridge.engine.tool_calls import Leg
 from turnbridge.turn.errors import OutputRejected
 from turnbridge.turn.events import (
@@ -39,6 +39,8 @@ from turnbridge.turn.values import replace
 
 Judged: TypeAlias = tuple[Sequence[TurnEvent], Batches | None]
 """What the client may see, and how the turn goes on if it does not end here."""
+
+NO_PROBLEMS: Mapping[str, str] = MappingProxyType({})
 
 # A model that has been told twice what is wrong will not learn it the third time.
 MOST_CORRECTIONS = 2
@@ -73,8 +75,15 @@ class ToolRules:
         """Return what the model has said so far, as the items that a later turn sees of it."""
         return tuple(self._said)
 
-    def judge(self, batch: Sequence[TurnEvent]) -> Judged:
-        """Apply the client's demands to some events."""
+    async def problems(self, batch: Sequence[TurnEvent], judge: Judge) -> dict[str, str]:
+        """Return what is wrong with the arguments of calls, by the ids of the calls."""
+        strict = {tool.name: tool.parameters for tool in self._request.tools if tool.strict}
+        calls = [event for event in batch if isinstance(event, FunctionCallDone) and event.name in strict]
+        found = [(call.call_id, await judge.problem(strict[call.name], call.arguments)) for call in calls]
+        return {call_id: problem for call_id, problem in found if problem is not None}
+
+    def judge(self, batch: Sequence[TurnEvent], problems: Mapping[str, str] = NO_PROBLEMS) -> Judged:
+        """Apply the client's demands to some events; `problems` are those of the calls among them."""
         # Nearly all of them are deltas, which need no judgement.
         for event in [event for event in batch if not isinstance(event, TextDelta)]:
             if (item := _item_of(event)) is not None:
@@ -86,7 +95,7 @@ class ToolRules:
         if isinstance(ending, CallsAwaited):
             self.spent += ending.usage
             self._restore_order(ending.order)
-            return self._judge_calls(batch, ending.order)
+            return self._judge_calls(batch, ending.order, problems)
         if isinstance(ending, TurnCompleted):
             self.spent += ending.usage
             if self._request.must_call and not self._searched:
@@ -102,10 +111,9 @@ class ToolRules:
         before = [item for item in self._said if _id_of(item) not in place]
         self._said = [*before, *sorted((i for i in self._said if _id_of(i) in place), key=lambda i: place[_id_of(i)])]
 
-    def _judge_calls(self, batch: Sequence[TurnEvent], order: tuple[str, ...]) -> Judged:
+    def _judge_calls(self, batch: Sequence[TurnEvent], order: tuple[str, ...], problems: Mapping[str, str]) -> Judged:
         calls = [event for event in batch if isinstance(event, FunctionCallDone)]
         rest: list[TurnEvent] = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone)]
-        problems = {call.call_id: problem for call in calls if (problem := self._problem(call)) is not None}
         if problems:
             return self._correct(rest, calls, problems)
         shown = calls if self._request.parallel_calls else calls[:1]
@@ -120,11 +128,7 @@ class ToolRules:
         passed = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone) or event in shown]
         return [*passed, CallsAwaited(self.spent, order)], None
 
-    def _problem(self, call: FunctionCallDone) -> str | None:
-        tool = next((tool for tool in self._request.tools if tool.strict and tool.name == call.name), None)
-        return None if tool is None else Conformance.for_schema(tool.parameters).problem(call.arguments)
-
-    def _correct(self, rest: list[TurnEvent], calls: list[FunctionCallDone], problems: dict[str, str]) -> Judged:
+    def _correct(self, rest: list[TurnEvent], calls: list[FunctionCallDone], problems: Mapping[str, str]) -> Judged:
         """Answer the calls as failed, so that the model makes them again."""
         if self._corrections == MOST_CORRECTIONS:
             problem = f"The model called a strict tool with invalid arguments: {next(iter(problems.values()))}"

@@ -1,18 +1,19 @@
 """Runs one turn: shows the model the request, ends the answer where the client wants, checks it."""
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from turnbridge.engine.conformance import Conformance, repair_instruction
+from turnbridge.engine.conformance import repair_instruction
 from turnbridge.engine.limits import Gated, OutputLimit
-from turnbridge.engine.ports import Backend, Batches, Conversation, MediaLoader, Tokenizer
+from turnbridge.engine.ports import Backend, Batches, Conversation, Judge, MediaLoader, Tokenizer
 from turnbridge.engine.ready_items import ready_items
 from turnbridge.engine.timing import TurnClock, Watch
 from turnbridge.engine.tool_calls import OpenCalls
-from turnbridge.engine.tool_rules import ToolRules
+from turnbridge.engine.tool_rules import NO_PROBLEMS, ToolRules
 from turnbridge.engine.warm_threads import Told, WarmThreads
 from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected, without_frames
 from turnbridge.turn.events import (
@@ -68,6 +69,7 @@ class TurnRunner:
         backend: Backend,
         media: MediaLoader,
         tokenizer: Tokenizer,
+        judge: Judge,
         calls: OpenCalls,
         warm: WarmThreads,
         watch: Watch,
@@ -75,6 +77,7 @@ class TurnRunner:
         self._backend = backend
         self._media = media
         self._tokenizer = tokenizer
+        self._judge = judge
         self._calls = calls
         self._warm = warm
         self._watch = watch
@@ -149,7 +152,8 @@ class TurnRunner:
     def _turn(self, told: Told, served: Served, conversation: Conversation, source: Batches) -> "_Turn":
         served.fidelity = conversation.fidelity
         served.conversations.append(conversation)
-        return _Turn(told, conversation, TurnClock(self._watch, conversation), self._tokenizer, source)
+        clock = TurnClock(self._watch, conversation)
+        return _Turn(told, conversation, clock, self._tokenizer, self._judge, source)
 
     async def _again(
         self, request: TurnRequest, turn: "_Turn | None", first: Sequence[TurnEvent], attempt: int
@@ -201,7 +205,13 @@ class _Turn:
     """A turn that runs, in a conversation that is given up when it is over unless somebody keeps it."""
 
     def __init__(
-        self, told: Told, conversation: Conversation, clock: TurnClock, tokenizer: Tokenizer, source: Batches
+        self,
+        told: Told,
+        conversation: Conversation,
+        clock: TurnClock,
+        tokenizer: Tokenizer,
+        judge: Judge,
+        source: Batches,
     ) -> None:
         self.told = told
         self.conversation = conversation
@@ -209,6 +219,7 @@ class _Turn:
         self.kept = False
         self._clock = clock
         self._tokenizer = tokenizer
+        self._judge = judge
         self.batches = self._shaped(source)
 
     async def over(self) -> None:
@@ -237,25 +248,32 @@ class _Turn:
 
     async def _checked(self, schema: JsonObject, source: Batches) -> Batches:
         """Yield a streamed answer; what its client has read cannot be taken back, so one that is wrong has failed."""
-        rule = Conformance.for_schema(schema)
         events: list[TurnEvent] = []
         async with aclosing(source) as batches:
             async for batch in batches:
                 events += batch
-                problem = _problem(rule, events)
+                problem = await self._problem(schema, events)
                 yield batch if problem is None else [*batch[:-1], _rejected(problem, self.rules.spent)]
 
     async def _repaired(self, schema: JsonObject, source: Batches) -> Batches:
         """Yield an answer that conforms; one that does not is first given one chance to be repaired."""
-        rule = Conformance.for_schema(schema)
         events = await _whole(source)
-        problem = _problem(rule, events)
+        problem = await self._problem(schema, events)
         if problem is not None:
             correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
             self.rules.intervened = True
             events = await _whole(self._limited(self.conversation.run([correction], self.told.request)))
-            problem = _problem(rule, events)
+            problem = await self._problem(schema, events)
         yield events if problem is None else [*events[:-1], _rejected(problem, self.rules.spent)]
+
+    async def _problem(self, schema: JsonObject, events: Sequence[TurnEvent]) -> str | None:
+        """Return what is wrong with an answer, if the model ended it: one that was cut off is as its client wished."""
+        ending = events[-1]
+        if not isinstance(ending, TurnCompleted) or ending.usage.estimated:
+            return None
+        narrated = {e.item_id for e in events if isinstance(e, MessageStarted) and e.phase == NARRATION}
+        spoken = (e.text for e in events if isinstance(e, TextDelta) and e.item_id not in narrated)
+        return await self._judge.problem(schema, "".join(spoken))
 
     async def _limited(self, source: Batches) -> Batches:
         """Yield the answer up to the client's stop sequence or token limit; the turn is interrupted right there.
@@ -271,7 +289,9 @@ class _Turn:
                 clock.wait()
                 async for batch in batches:
                     clock.heard()
-                    allowed, following = rules.judge(batch)
+                    calls = isinstance(batch[-1], CallsAwaited)
+                    problems = await rules.problems(batch, self._judge) if calls else NO_PROBLEMS
+                    allowed, following = rules.judge(batch, problems)
                     events, cut = (allowed, None) if limit is None else await self._fed(limit, allowed)
                     said.append(events)
                     if cut is not None:
@@ -304,6 +324,10 @@ class _Turn:
 
     async def _estimate(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         await self._tokenizer.ready()
+        # The request may be megabytes.
+        return await asyncio.to_thread(self._counted, said)
+
+    def _counted(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         request = self.told.request
         shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
         told = [event for events in said for event in events]
@@ -327,16 +351,6 @@ def _cut(at: Literal["stop", "length"], usage: Usage) -> TurnEvent:
 async def _whole(source: Batches) -> list[TurnEvent]:
     async with aclosing(source) as batches:
         return [event async for batch in batches for event in batch]
-
-
-def _problem(rule: Conformance, events: Sequence[TurnEvent]) -> str | None:
-    """Return what is wrong with an answer, if the model ended it: one that was cut off is as its client wished."""
-    ending = events[-1]
-    if not isinstance(ending, TurnCompleted) or ending.usage.estimated:
-        return None
-    narrated = {e.item_id for e in events if isinstance(e, MessageStarted) and e.phase == NARRATION}
-    spoken = (e.text for e in events if isinstance(e, TextDelta) and e.item_id not in narrated)
-    return rule.problem("".join(spoken))
 
 
 def _rejected(problem: str, usage: Usage) -> TurnFailed:

@@ -1,17 +1,19 @@
 """Brings in what a request points at: images become data URLs, files become text."""
 
+import asyncio
 import base64
 import ssl
 from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from turnbridge.engine.ports import Helpers
 from turnbridge.media.addresses import AddressCheck, Resolver, is_public, resolve
 from turnbridge.media.fetch import Fetched, FetchFailed, FetchLimits, FetchTooLarge, GuardedFetcher
 from turnbridge.media.files import decode_text, type_name, with_name
-from turnbridge.media.pdf import PdfLimits, PdfReader
+from turnbridge.media.pdf import MOST_PAGES, PdfReader
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import SUPPORTED_IMAGES, image_type
+from turnbridge.turn.images import SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
 from turnbridge.turn.items import FilePart
 
 
@@ -20,14 +22,15 @@ class HttpMediaLoader:
 
     def __init__(
         self,
+        pdf_helpers: Helpers,
         *,
         fetch_limits: FetchLimits | None = None,
-        pdf_limits: PdfLimits | None = None,
+        pdf_pages: int = MOST_PAGES,
         resolver: Resolver = resolve,
         allowed: AddressCheck = is_public,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._pdf = PdfReader(pdf_limits or PdfLimits())
+        self._pdf = PdfReader(pdf_helpers, pages=pdf_pages)
         self._fetcher = GuardedFetcher(
             limits=fetch_limits or FetchLimits(),
             resolver=resolver,
@@ -36,8 +39,7 @@ class HttpMediaLoader:
         )
 
     async def aclose(self) -> None:
-        """Close connections and let go of the threads."""
-        self._pdf.close()
+        """Close connections."""
         await self._fetcher.aclose()
 
     async def image(self, url: str, *, param: str) -> str:
@@ -50,7 +52,10 @@ class HttpMediaLoader:
                 code="invalid_image_format",
                 param=param,
             )
-        return f"data:{mime_type};base64,{base64.b64encode(fetched.data).decode('ascii')}"
+        if (problem := excess_of_pixels(image_pixels(fetched.data))) is not None:
+            raise InvalidRequest(problem, code="image_too_large", param=param)
+        encoded = await asyncio.to_thread(base64.b64encode, fetched.data)
+        return f"data:{mime_type};base64,{encoded.decode('ascii')}"
 
     async def file_text(self, part: FilePart) -> str:
         """Return the text of a file part, below a line with its name if it has one."""
@@ -62,7 +67,8 @@ class HttpMediaLoader:
             filename = filename or PurePosixPath(unquote(urlsplit(part.url or "").path)).name
         if data.startswith(b"%PDF-"):
             return with_name(await self._pdf.text(data, param=part.param), filename)
-        text = decode_text(data, filename=filename, mime_type=mime_type)
+        # In a thread: it goes through megabytes several times.
+        text = await asyncio.to_thread(decode_text, data, filename=filename, mime_type=mime_type)
         if text is None:
             found = image_type(data) or type_name(filename, mime_type)
             raise InvalidRequest(

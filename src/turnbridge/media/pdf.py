@@ -1,84 +1,74 @@
-"""Reads the text of PDF files with pypdf, within limits; pypdf is the optional extra `turnbridge[pdf]`."""
+"""Reads the text of PDF files with pypdf, which is the optional extra `turnbridge[pdf]`.
 
-import asyncio
-import time
+A small file can keep pypdf busy for ever, or make it fill the memory. So it runs in a helper process, one for each
+document, that is killed at its limits.
+"""
+
 import zlib
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from io import BytesIO
 
-from turnbridge.turn.errors import InvalidRequest
+from turnbridge.engine.ports import Helpers, JobFailed, NoHelper
+from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 
-PDF_THREADS = 2
-"""So that one long document does not block all others; more would only fight for the interpreter's lock."""
+MOST_PAGES = 500
+"""About what fills the largest context window with dense text."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PdfLimits:
-    """How much work one PDF may cause."""
-
-    pages: int = 500
-    """About what fills the largest context window with dense text."""
-    seconds: float = 20.0
-    """For the client's wait. A page takes some ten milliseconds, so this is far from what honest documents need."""
+_PAGES_BYTES = 4
+_READ, _REFUSED = b"+", b"-"
 
 
 class PdfReader:
-    """Reads PDF files in threads of its own."""
+    """Reads PDF files in helper processes whose job is `read_job`."""
 
-    def __init__(self, limits: PdfLimits) -> None:
-        self._limits = limits
-        self._threads = ThreadPoolExecutor(PDF_THREADS, thread_name_prefix="pdf")
-
-    def close(self) -> None:
-        """Drop what waits; what is being read ends soon after its time limit, and the process waits for it."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def __init__(self, helpers: Helpers, *, pages: int = MOST_PAGES) -> None:
+        self._helpers = helpers
+        self._pages = pages
 
     async def text(self, data: bytes, *, param: str) -> str:
         """Return the text of all pages."""
-        deadline = time.monotonic() + self._limits.seconds
-
-        def check_time() -> None:
-            if time.monotonic() > deadline:
-                raise TimeoutError
-
         try:
-            # No thread can be stopped from here: it looks at the clock itself, and the wait ends without it. It does
-            # not look while pypdf parses a page or a form, which pypdf's own limits end after some ten seconds.
-            async with asyncio.timeout(self._limits.seconds):
-                text = await asyncio.get_running_loop().run_in_executor(
-                    self._threads, _extract, data, self._limits.pages, check_time, param
-                )
-        except TimeoutError as error:
-            limit = f"{self._limits.seconds:g} seconds"
-            raise _refused(f"takes longer than {limit} to read. Send fewer pages, or text.", param) from error
+            answer = await self._helpers.run(self._pages.to_bytes(_PAGES_BYTES, "big") + data)
+        except JobFailed as error:
+            raise _refused("takes too long or too much memory to read. Send fewer pages, or text.", param) from error
+        except NoHelper as error:
+            raise BackendUnavailable("The gateway is busy with other PDF files. Try again.", retry_after=5) from error
+        # As many bytes as the text has, which may be megabytes; one copy is enough.
+        text = str(memoryview(answer)[1:], "utf-8")
+        if answer.startswith(_REFUSED):
+            raise _refused(text, param)
         if not text.strip():
             raise _refused("has no text, it may be a scan. Send its pages as images.", param)
         return text
 
 
-def _extract(data: bytes, max_pages: int, check_time: Callable[[], None], param: str) -> str:
+class _RefusedError(Exception):
+    """The file cannot be read; the text says why, and what to do."""
+
+
+def read_job(given: bytes) -> bytes:
+    """Return the text of a PDF, or why it cannot be read: what the helper process does."""
+    pages = int.from_bytes(given[:_PAGES_BYTES], "big")
+    try:
+        # Broken fonts yield halves of surrogate pairs, which no JSON can carry.
+        return _READ + _extract(given[_PAGES_BYTES:], pages).encode("utf-8", "replace")
+    except _RefusedError as error:
+        return _REFUSED + str(error).encode()
+
+
+def _extract(data: bytes, max_pages: int) -> str:
     try:
         import pypdf  # noqa: PLC0415 - an optional extra
         import pypdf.errors  # noqa: PLC0415 - the same
     except ImportError as error:
-        raise _refused(
-            "cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`.", param
-        ) from error
+        advice = "cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`."
+        raise _RefusedError(advice) from error
     try:
         reader = pypdf.PdfReader(BytesIO(data))
         if reader.is_encrypted:
-            raise _refused("is encrypted. Remove its protection.", param)
+            raise _RefusedError("is encrypted. Remove its protection.")
         if len(reader.pages) > max_pages:
-            raise _refused(f"has more than {max_pages} pages. Send fewer.", param)
-        pages: list[str] = []
-        for page in reader.pages:
-            check_time()
-            # Called for every drawing operation, once the page is parsed: forms that are drawn over and over also end.
-            pages.append(page.extract_text(visitor_operand_before=lambda *_: check_time()))
-    except TimeoutError:
-        raise
+            raise _RefusedError(f"has more than {max_pages} pages. Send fewer.")
+        return "\n\n".join(page.extract_text() for page in reader.pages)
     except (
         # pypdf says that broken files may raise other errors than its own; these are what wrong data causes.
         pypdf.errors.PyPdfError,
@@ -94,9 +84,7 @@ def _extract(data: bytes, max_pages: int, check_time: Callable[[], None], param:
         ValueError,
         zlib.error,
     ) as error:
-        raise _refused("is broken. Save it again, or send text.", param) from error
-    # Broken fonts yield halves of surrogate pairs, which no JSON can carry.
-    return "\n\n".join(pages).encode("utf-8", "replace").decode("utf-8")
+        raise _RefusedError("is broken. Save it again, or send text.") from error
 
 
 def _refused(why: str, param: str) -> InvalidRequest:

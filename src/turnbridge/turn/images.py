@@ -3,6 +3,17 @@
 IMAGE_SIZE_LIMIT = 20 * 1024 * 1024
 """Bytes of one image. Larger ones gain nothing, since the provider scales them down, and cost memory here."""
 
+MOST_PIXELS = 50_000_000
+"""Pixels of one image: as many as the cameras of most phones have. The provider scales it down to 2048 by 2048 at most.
+
+Codex unpacks an image: a PNG of 5 MB with 400 million pixels took 1.9 GB and 6 seconds of the process that serves all.
+"""
+
+MOST_PIXELS_IN_ALL = 1_000_000_000
+"""Pixels of all images inside a request: a hundred screenshots in 4K. Codex takes 10 seconds for them."""
+
+UNTOLD = float("inf")
+
 SUPPORTED_IMAGES = "PNG, JPEG, GIF or WebP"
 
 _SIGNATURES = {
@@ -11,6 +22,12 @@ _SIGNATURES = {
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
+
+# Before the sizes of a JPEG come a few segments, and of Exif data some dozens.
+_MOST_SEGMENTS = 1000
+# The segments of a JPEG that tell its sizes.
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+_JPEG_FRAME_BYTES = 9
 
 
 def image_type(data: bytes) -> str | None:
@@ -22,3 +39,59 @@ def image_type(data: bytes) -> str | None:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return None
+
+
+def image_pixels(data: bytes) -> float:
+    """Return how many pixels an image says it has: none if it ends too soon, `UNTOLD` if it hides them."""
+    kind = image_type(data)
+    if kind == "image/png":
+        return _big(data[16:20]) * _big(data[20:24])
+    if kind == "image/gif":
+        return _little(data[6:8]) * _little(data[8:10])
+    if kind == "image/webp":
+        return _webp_pixels(data)
+    return _jpeg_pixels(data)
+
+
+def excess_of_pixels(pixels: float) -> str | None:
+    """Return why an image has too many pixels, if so."""
+    if pixels <= MOST_PIXELS:
+        return None
+    most = f"{MOST_PIXELS // 1_000_000} million pixels"
+    found = "does not tell its size" if pixels == UNTOLD else f"has {pixels / 1_000_000:.0f} million"
+    return f"An image may have at most {most}; this one {found}. Send a smaller one."
+
+
+def _webp_pixels(data: bytes) -> int:
+    form = data[12:16]
+    if form == b"VP8X":
+        return (_little(data[24:27]) + 1) * (_little(data[27:30]) + 1)
+    if form == b"VP8L":
+        sizes = _little(data[21:25])
+        return ((sizes & 0x3FFF) + 1) * ((sizes >> 14 & 0x3FFF) + 1)
+    return (_little(data[26:28]) & 0x3FFF) * (_little(data[28:30]) & 0x3FFF)
+
+
+def _jpeg_pixels(data: bytes) -> float:
+    place = 2
+    for _ in range(_MOST_SEGMENTS):
+        if len(data) < place + _JPEG_FRAME_BYTES:
+            return 0
+        if data[place] != 0xFF:
+            return UNTOLD
+        marker = data[place + 1]
+        if marker in _FRAMES:
+            return _big(data[place + 5 : place + 7]) * _big(data[place + 7 : place + 9])
+        if marker == 0xFF:
+            place += 1  # A byte that only fills.
+        else:
+            place += 2 + _big(data[place + 2 : place + 4])
+    return UNTOLD
+
+
+def _big(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def _little(data: bytes) -> int:
+    return int.from_bytes(data, "little")

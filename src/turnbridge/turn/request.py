@@ -81,6 +81,8 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     allow_truncation: bool = False
     """Whether Codex may shorten the history on its own instead of failing."""
     metadata: dict[str, str] = field(default_factory=dict)
+    large: bool = False
+    """Whether the request is so large that what goes through all of it belongs into a thread."""
     streamed: bool = False
     """Whether the client reads the answer as it is produced, so that nothing of it can be taken back."""
     ignored: tuple[str, ...] = ()
@@ -100,6 +102,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
             stop=(),
             max_output_tokens=None,
             metadata={},
+            large=False,
             streamed=False,
             ignored=(),
         )

@@ -1,6 +1,7 @@
 """The Conversations API: histories that have a name, and that responses are added to."""
 
 import time
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -9,6 +10,7 @@ from starlette.responses import Response
 from turnbridge.engine.records import ConversationRecord, KeptItem
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import JsonObject
+from turnbridge.web.bodies import beside, parsed
 from turnbridge.web.ids import new_id
 from turnbridge.web.ingress import read_body
 from turnbridge.web.json_response import json_response
@@ -18,7 +20,7 @@ from turnbridge.wire.listing import page
 from turnbridge.wire.parameters import check_metadata
 from turnbridge.wire.responses.decode import decode_items
 from turnbridge.wire.responses.stored import deleted, ids_to_look_up, resolved
-from turnbridge.wire.validation import convert, missing, parse_body
+from turnbridge.wire.validation import convert, missing
 
 # OpenAI's own bound.
 MOST_ITEMS_AT_ONCE = 20
@@ -111,7 +113,7 @@ class Conversations:
 
     async def _body(self, request: Request) -> ConversationBody:
         body = await read_body(request.scope, request.receive, limit_bytes=self._body_limit_bytes)
-        return convert(parse_body(body or b"{}"), ConversationBody)
+        return convert(await parsed(body or b"{}"), ConversationBody)
 
     async def _items(self, owner: str, given: list[JsonObject]) -> list[KeptItem]:
         """Return items that may stand in a history."""
@@ -123,7 +125,7 @@ class Conversations:
             )
         if ids := ids_to_look_up(given):
             given = resolved(given, await self._state.store.items(owner, ids), param="items")
-        decode_items(given, param="items")
+        await beside(partial(decode_items, given, param="items"), large=True)
         return named(given)
 
     async def _record(self, request: Request) -> ConversationRecord:

@@ -1,6 +1,7 @@
 """The two routes that generate: decode, choose the model, answer."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +10,7 @@ from starlette.types import ASGIApp
 
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.models import ModelChoice
+from turnbridge.engine.ports import Judge
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject, Message
@@ -17,6 +19,7 @@ from turnbridge.turn.values import replace, size
 from turnbridge.web.access_log import context_of
 from turnbridge.web.auth import client_of
 from turnbridge.web.background import BackgroundRuns
+from turnbridge.web.bodies import beside, is_large, parsed
 from turnbridge.web.ids import new_id
 from turnbridge.web.ingress import read_body
 from turnbridge.web.keepalive import wants_no_keepalive
@@ -30,10 +33,12 @@ from turnbridge.wire.chat import decode as chat_decode
 from turnbridge.wire.chat.encode import ChatEncoder
 from turnbridge.wire.responses import decode as responses_decode
 from turnbridge.wire.responses.encode import ResponseEncoder
-from turnbridge.wire.validation import parse_body
+from turnbridge.wire.schema_budget import SchemaPlace
+from turnbridge.wire.strict_schema import CODES
 
 MODEL_HEADER = "x-turnbridge-model"
 IGNORED_HEADER = "x-turnbridge-ignored"
+LONGEST_IGNORED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ class Generation:
         self,
         runner: TurnRunner,
         models: Models,
+        judge: Judge,
         rules: GenerationRules,
         admission: Admission,
         state: State,
@@ -66,6 +72,7 @@ class Generation:
         self._runner = runner
         self._calls_in_text = CallsInText(runner)
         self._models = models
+        self._judge = judge
         self._rules = rules
         self._admission = admission
         self._state = state
@@ -75,9 +82,10 @@ class Generation:
     async def chat(self, request: Request) -> ASGIApp:
         """Answer a Chat Completions request."""
         client = client_of(request.scope)
-        body = await self._body(request)
-        decoded = chat_decode.decode(body)
-        wanted = self._without_system_prompt(self._unkept(body, decoded.turn))
+        body, large = await self._body(request)
+        decoded = await beside(partial(chat_decode.decode, body), large=large)
+        await self._check_schemas(decoded.uncompiled)
+        wanted = self._without_system_prompt(self._unkept(body, replace(decoded.turn, large=large)))
         turn, choice = await self._settle(client, wanted, effort_param="reasoning_effort")
         mode = output_mode(request, "openai-json")
         await self._state.restore_calls(client, turn.items)
@@ -97,10 +105,13 @@ class Generation:
     async def responses(self, request: Request) -> ASGIApp:
         """Answer a Responses request."""
         client = client_of(request.scope)
-        body = await self._body(request)
+        body, large = await self._body(request)
         past = await self._state.recall(client, body)
-        decoded = responses_decode.decode({**body, "input": list(past.inputs)}, past.history)
-        wanted = self._without_tools(self._unkept(body, decoded.turn))
+        whole: JsonObject = {**body, "input": list(past.inputs)}
+        large = large or bool(past.history)
+        decoded = await beside(partial(responses_decode.decode, whole, past.history), large=large)
+        await self._check_schemas(decoded.uncompiled)
+        wanted = self._without_tools(self._unkept(body, replace(decoded.turn, large=large)))
         turn, choice = await self._settle(client, wanted, effort_param="reasoning.effort")
         mode = output_mode(request, self._rules.responses_output_mode)
         await self._state.restore_calls(client, turn.items)
@@ -156,13 +167,28 @@ class Generation:
             return replace(self._rules.timing, keepalive_s=None)
         return self._rules.timing
 
-    async def _body(self, request: Request) -> JsonObject:
-        """Return the request's body; its log line names the model and the stream, whatever is wrong with the rest."""
-        body = parse_body(await read_body(request.scope, request.receive, limit_bytes=self._rules.body_limit_bytes))
+    async def _body(self, request: Request) -> tuple[JsonObject, bool]:
+        """Return the request's body, and whether it is large.
+
+        Its log line names the model and the stream, whatever is wrong with the rest.
+        """
+        sent = await read_body(request.scope, request.receive, limit_bytes=self._rules.body_limit_bytes)
+        body = await parsed(sent)
         context, model = context_of(request.scope), body.get("model")
         context.model = model if isinstance(model, str) else None
         context.stream = body.get("stream") is True
-        return body
+        return body, is_large(sent)
+
+    async def _check_schemas(self, places: Sequence[SchemaPlace]) -> None:
+        """Refuse the request if one of these is no schema, or takes too long to compile."""
+        if not places:
+            return
+        flaw = await self._judge.first_flaw([place.schema for place in places])
+        if flaw is None:
+            return
+        if flaw.which is None:
+            raise InvalidRequest(f"Invalid schemas: {flaw.why}", code=CODES["function"], param="tools")
+        raise places[flaw.which].refused(flaw.why)
 
     async def _settle(self, client: str, turn: TurnRequest, *, effort_param: str) -> tuple[TurnRequest, ModelChoice]:
         """Return the turn with Codex's own name for the model, and an effort that it has."""
@@ -186,8 +212,8 @@ class Generation:
             headers[MODE_HEADER] = mode
         if turn.ignored:
             # Unknown parameters are the client's own words: only what is safe in a header is repeated.
-            names = ", ".join(turn.ignored)
-            headers[IGNORED_HEADER] = "".join(c if c.isascii() and c.isprintable() else "?" for c in names)[:1000]
+            names = ", ".join(turn.ignored)[:LONGEST_IGNORED]
+            headers[IGNORED_HEADER] = "".join(c if c.isascii() and c.isprintable() else "?" for c in names)
         return headers
 
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from turnbridge.engine.records import ChatQuery, ChatRecord
 from turnbridge.turn.errors import GatewayError, NotFound
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.web.bodies import parsed
 from turnbridge.web.ingress import read_body
 from turnbridge.web.json_response import json_response
 from turnbridge.web.state import State, owner_asking, owner_of
@@ -19,7 +20,7 @@ from turnbridge.wire.chat.stored import shown_message
 from turnbridge.wire.listing import page, page_of, page_query
 from turnbridge.wire.parameters import check_metadata
 from turnbridge.wire.responses.stored import deleted
-from turnbridge.wire.validation import convert, parse_body
+from turnbridge.wire.validation import convert
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +73,7 @@ class StoredChats:
     async def update(self, request: Request) -> Response:
         """Replace a completion's metadata."""
         given = await read_body(request.scope, request.receive, limit_bytes=self._body_limit_bytes)
-        metadata = check_metadata(convert(parse_body(given), ChatUpdate).metadata)
+        metadata = check_metadata(convert(await parsed(given), ChatUpdate).metadata)
         chat = await self._found(request)
         changed = replace(chat, metadata=metadata, body={**chat.body, "metadata": {**metadata}})
         if not await self._state.store.update_chat(changed):

@@ -3,21 +3,24 @@
 import binascii
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import IMAGE_SIZE_LIMIT, SUPPORTED_IMAGES, image_type
+from turnbridge.turn.images import IMAGE_SIZE_LIMIT, SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
 
-_WHITESPACE = str.maketrans("", "", " \t\r\n")
+_WHITESPACE = b" \t\r\n"
 
 
-def check_image_data_url(url: str, param: str) -> str:
-    """Return the data URL in its plainest form, with the MIME type that its bytes show."""
+def check_image_data_url(url: str, param: str) -> tuple[str, float]:
+    """Return the data URL in its plainest form, with the MIME type that its bytes show, and the image's pixels."""
     header, comma, payload = url.partition(",")
     header = header.strip().lower()
     if not comma or not header.startswith("data:") or not header.endswith(";base64"):
         raise _invalid_url("does not have the form data:image/png;base64,...", param)
     # Encoders that wrap lines are common, and a line break carries no meaning.
-    encoded = payload.translate(_WHITESPACE)
+    try:
+        encoded = payload.encode("ascii").translate(None, _WHITESPACE)
+    except UnicodeEncodeError as error:
+        raise _invalid_url("is not valid base64", param) from error
     # Four characters stand for three bytes: told before the bytes are allocated.
-    if len(encoded) * 3 // 4 - encoded[-2:].count("=") > IMAGE_SIZE_LIMIT:
+    if len(encoded) * 3 // 4 - encoded[-2:].count(b"=") > IMAGE_SIZE_LIMIT:
         raise InvalidRequest(
             f"The image is larger than {IMAGE_SIZE_LIMIT // 2**20} MB. Send a smaller one.",
             code="image_too_large",
@@ -34,7 +37,10 @@ def check_image_data_url(url: str, param: str) -> str:
             code="invalid_image_format",
             param=param,
         )
-    return f"data:{mime_type};base64,{encoded}"
+    pixels = image_pixels(data)
+    if (problem := excess_of_pixels(pixels)) is not None:
+        raise InvalidRequest(problem, code="image_too_large", param=param)
+    return f"data:{mime_type};base64,{encoded.decode('ascii')}", pixels
 
 
 def _invalid_url(what: str, param: str) -> InvalidRequest:

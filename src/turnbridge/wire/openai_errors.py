@@ -46,6 +46,11 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
 }
 
 
+# A message may repeat what the client sent, of any length. Ours are shorter than this, and so are the provider's.
+LONGEST_MESSAGE = 4000
+LONGEST_PARAM = 500
+
+
 def status_of(error: errors.GatewayError) -> int:
     """Return the HTTP status that tells this error."""
     return _shape(error).status
@@ -54,9 +59,9 @@ def status_of(error: errors.GatewayError) -> int:
 def error_object(error: errors.GatewayError) -> JsonObject:
     """Return the object that OpenAI puts under `error`."""
     return {
-        "message": error.message,
+        "message": _short(error.message, LONGEST_MESSAGE),
         "type": _shape(error).type,
-        "param": error.param,
+        "param": None if error.param is None else _short(error.param, LONGEST_PARAM),
         "code": error.error_code,
     }
 
@@ -69,6 +74,10 @@ def error_event(told: JsonObject, *, number: int) -> JsonObject:
     """
     flat = {name: told[name] for name in ("code", "message", "param")}
     return {"type": "error", "sequence_number": number, **flat, "error": told}
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _shape(error: errors.GatewayError) -> Shape:

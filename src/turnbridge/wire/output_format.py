@@ -7,11 +7,12 @@ from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Item, JsonObject, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
 from turnbridge.wire.codex_json import unreadable
-from turnbridge.wire.strict_schema import check_schema, check_schema_name, is_strict
+from turnbridge.wire.schema_budget import Schemas
+from turnbridge.wire.strict_schema import check_schema_name, is_strict
 from turnbridge.wire.validation import missing
 
 
-def decode_format(wanted: JsonObject, *, param: str, schema_param: str) -> OutputFormat:
+def decode_format(wanted: JsonObject, schemas: Schemas, *, param: str, schema_param: str) -> OutputFormat:
     """Return the format of a flat `{type, name, schema, strict, description}`."""
     kind = wanted.get("type")
     if kind == "text":
@@ -19,7 +20,7 @@ def decode_format(wanted: JsonObject, *, param: str, schema_param: str) -> Outpu
     if kind == "json_object":
         return AnyJsonObject()
     if kind == "json_schema":
-        return _of_schema(wanted, param=param, schema_param=schema_param)
+        return _of_schema(wanted, schemas, param=param, schema_param=schema_param)
     raise InvalidRequest(
         f"Invalid value: '{kind}'. Supported values are: 'text', 'json_object', and 'json_schema'.",
         code="invalid_value",
@@ -27,14 +28,14 @@ def decode_format(wanted: JsonObject, *, param: str, schema_param: str) -> Outpu
     )
 
 
-def _of_schema(wanted: JsonObject, *, param: str, schema_param: str) -> JsonOfSchema:
+def _of_schema(wanted: JsonObject, schemas: Schemas, *, param: str, schema_param: str) -> JsonOfSchema:
     given_name = wanted.get("name")
     name = check_schema_name(given_name if isinstance(given_name, str) else None, param=f"{param}.name")
     schema = wanted.get("schema")
     if not isinstance(schema, dict):
         raise missing(schema_param)
     strict = wanted.get("strict") is True
-    check_schema(schema, strict=strict, param=schema_param, name=name, use="response_format")
+    schemas.check(schema, strict=strict, param=schema_param, name=name, use="response_format")
     problem = unreadable(schema)
     if strict and problem is not None:
         raise InvalidRequest(

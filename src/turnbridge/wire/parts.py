@@ -7,7 +7,9 @@ import base64
 from collections.abc import Sequence
 
 from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.images import MOST_PIXELS_IN_ALL
 from turnbridge.turn.items import FilePart, ImagePart, JsonObject, Part, TextPart
+from turnbridge.wire.body_budget import MOST_PARTS
 from turnbridge.wire.images import check_image_data_url
 
 TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
@@ -16,17 +18,38 @@ TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "re
 CARRIED_DETAILS = frozenset({"auto", "high", "original"})
 
 
+# More than any host takes. What is longer is slow to be read, and has its content inside, or no meaning.
+LONGEST_URL = 8192
+# More than any file system takes.
+LONGEST_NAME = 1024
+
+WHITE_SPACE = b" \t\r\n\f\v"
+
+
 class PartsDecoder:
     """Decodes the parts of one request, and remembers what of them cannot be honoured."""
 
     def __init__(self) -> None:
         self.ignored: list[str] = []
+        self._parts = 0
+        self._pixels = 0.0
 
     def decode(self, content: str | Sequence[JsonObject | str], *, param: str) -> tuple[Part, ...]:
         """Return the parts of a message's `content`: a string or a list of parts."""
         if isinstance(content, str):
             return (TextPart(text=content),)
+        self.count(len(content), param=param)
         return tuple(self._part(part, f"{param}[{index}]") for index, part in enumerate(content))
+
+    def count(self, parts: int, *, param: str) -> None:
+        """Take note of so many more parts; refuse them if the request has too many."""
+        self._parts += parts
+        if self._parts > MOST_PARTS:
+            raise InvalidRequest(
+                f"Invalid '{param}': the request has more than {MOST_PARTS} content parts. Join some of them.",
+                code="array_above_max_length",
+                param=param,
+            )
 
     def _part(self, part: JsonObject | str, param: str) -> Part:
         if isinstance(part, str):
@@ -61,8 +84,20 @@ class PartsDecoder:
         carried = detail if isinstance(detail, str) and detail in CARRIED_DETAILS else None
         if detail is not None and carried is None:
             self.ignored.append(f"{param}.detail")
-        url = check_image_data_url(source, param) if source[:5].lower() == "data:" else source
+        url = self._data_url(source, param) if source[:5].lower() == "data:" else _short_url(source, param)
         return ImagePart(url=url, detail=carried, param=param)
+
+    def _data_url(self, source: str, param: str) -> str:
+        url, pixels = check_image_data_url(source, param)
+        self._pixels += pixels
+        if self._pixels > MOST_PIXELS_IN_ALL:
+            raise InvalidRequest(
+                f"The images of the request have more than {MOST_PIXELS_IN_ALL // 1_000_000} million pixels together. "
+                "Send fewer, or smaller ones.",
+                code="image_too_large",
+                param=param,
+            )
+        return url
 
 
 def _file(part: JsonObject, param: str) -> FilePart:
@@ -71,9 +106,11 @@ def _file(part: JsonObject, param: str) -> FilePart:
         raise _wrong(f"{param}.file", "an object")
     name = source.get("filename")
     filename = name if isinstance(name, str) else None
+    if filename is not None and len(filename) > LONGEST_NAME:
+        raise _too_long(f"{param}.filename", LONGEST_NAME, len(filename))
     url = source.get("file_url")
     if isinstance(url, str):
-        return FilePart(filename=filename, mime_type=None, url=url, param=param)
+        return FilePart(filename=filename, mime_type=None, url=_short_url(url, param), param=param)
     data = source.get("file_data")
     if not isinstance(data, str):
         raise InvalidRequest(
@@ -90,14 +127,26 @@ def _file_data(data: str, param: str) -> tuple[str | None, bytes]:
     mime_type = None
     if data[:5].lower() == "data:":
         head, _, data = data.partition(",")
-        mime_type = head[5:].partition(";")[0] or None
+        mime_type = head[5 : 5 + LONGEST_NAME].partition(";")[0] or None
     try:
         # Some clients wrap their lines.
-        return mime_type, base64.b64decode("".join(data.split()), validate=True)
+        return mime_type, base64.b64decode(data.encode("ascii").translate(None, WHITE_SPACE), validate=True)
     except ValueError as error:
         raise InvalidRequest(
             "`file_data` is not valid base64.", code="invalid_file_data", param=f"{param}.file_data"
         ) from error
+
+
+def _short_url(url: str, param: str) -> str:
+    if len(url) > LONGEST_URL:
+        raise _too_long(param, LONGEST_URL, len(url))
+    return url
+
+
+def _too_long(param: str, most: int, length: int) -> InvalidRequest:
+    expected = f"Expected a string with maximum length {most}, but got a string with length {length} instead."
+    message = f"Invalid '{param}': string too long. {expected}"
+    return InvalidRequest(message, code="string_above_max_length", param=param)
 
 
 def _string(part: JsonObject, name: str, param: str) -> str:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias, assert_never
 import jsonschema_rs
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json, JsonObject, layers
+from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.json_pointer import target
 from turnbridge.wire.validation import missing
 
@@ -47,13 +47,8 @@ MAX_NAME_CHARS = 120_000
 MANY_ENUM_VALUES = 250
 MAX_CHARS_OF_MANY_ENUM_VALUES = 15_000
 
-# Compiling takes time that grows faster than the schema: this many JSON values take about a second. The
-# library's own limit on depth lies a few levels below this one.
-MAX_SCHEMA_VALUES = 50_000
-MAX_SCHEMA_DEPTH = 250
-
 # A message may quote the schema, and a schema may be huge.
-MAX_DETAIL_CHARS = 500
+MAX_SHOWN_CHARS = 500
 
 NAME_PATTERN = "^[a-zA-Z0-9_-]+$"
 MAX_SCHEMA_NAME_CHARS = 64
@@ -86,40 +81,12 @@ def check_schema_name(name: str | None, *, param: str) -> str:
     return name
 
 
-def check_schema(schema: Json, *, strict: bool, param: str, name: str, use: SchemaUse) -> None:
-    """Raise unless this is a JSON Schema that stands on its own; if `strict`, one that OpenAI takes as such, too."""
-    problem = _flaw(schema, strict=strict)
-    if problem is not None:
-        detail = problem if len(problem) <= MAX_DETAIL_CHARS else f"{problem[:MAX_DETAIL_CHARS]}..."
-        raise InvalidRequest(f"Invalid schema for {use} '{name}': {detail}", code=CODES[use], param=param)
+def is_strict(schema: JsonObject) -> bool:
+    """Tell whether OpenAI would take this schema with `strict: true`, if it is a schema at all."""
+    return broken_strict_rule(schema) is None
 
 
-def is_strict(schema: Json) -> bool:
-    """Tell whether OpenAI would take this schema with `strict: true`."""
-    return _flaw(schema, strict=True) is None
-
-
-def _flaw(schema: Json, *, strict: bool) -> str | None:
-    """Return the first reason to refuse this schema."""
-    if not isinstance(schema, dict):
-        return f"{_shown(schema)} is not of type 'object'."
-    broken = _excess(schema) or (_broken_strict_rule(schema) if strict else None)
-    return broken or _misconstruction(schema)
-
-
-def _excess(schema: JsonObject) -> str | None:
-    """Return why this is too much to be looked at."""
-    values = 0
-    for depth, layer in enumerate(layers(schema)):
-        values += len(layer)
-        if values > MAX_SCHEMA_VALUES:
-            return f"the schema has more than {MAX_SCHEMA_VALUES} JSON values. Make it smaller."
-        if depth == MAX_SCHEMA_DEPTH and any(isinstance(value, dict | list) for value in layer):
-            return f"the schema has more than {MAX_SCHEMA_DEPTH} levels of JSON. Use '$ref' and '$defs'."
-    return None
-
-
-def _misconstruction(schema: JsonObject) -> str | None:
+def misconstruction(schema: JsonObject) -> str | None:
     """Return why this is not a JSON Schema that stands on its own."""
     try:
         # Not `jsonschema_rs.meta`: it fetches an unknown `$schema`, and only validators can be told not to.
@@ -132,7 +99,7 @@ def _misconstruction(schema: JsonObject) -> str | None:
     return None
 
 
-def _broken_strict_rule(root: JsonObject) -> str | None:
+def broken_strict_rule(root: JsonObject) -> str | None:
     """Return the first rule of strict schemas that this one breaks, in OpenAI's words."""
     if root.get("type") != "object":
         found = _shown(root.get("type"))
@@ -273,7 +240,7 @@ def _shown(value: Json) -> str:
     """Return a few words for a value of any size and shape."""
     if isinstance(value, list | dict):
         return f"an {_type_names(value)[0]}"
-    return str(value)[:MAX_DETAIL_CHARS]
+    return str(value)[:MAX_SHOWN_CHARS]
 
 
 def _broken_limit(schemas: list[JsonObject]) -> str | None:

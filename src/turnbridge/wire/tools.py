@@ -9,13 +9,16 @@ from msgspec import Struct
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
-from turnbridge.wire.strict_schema import check_schema
-from turnbridge.wire.validation import missing
+from turnbridge.wire.schema_budget import Schemas
+from turnbridge.wire.validation import check_length, missing
 
 T = TypeVar("T")
 
 # What a function without parameters takes.
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
+
+# OpenAI takes 128. Clients with many MCP servers have some hundreds.
+MOST_TOOLS = 1024
 
 # A tuple: clients may send anything as a type, also what cannot be looked up in a set.
 WEB_SEARCH_TYPES = ("web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11")
@@ -30,15 +33,16 @@ class ToolUse(Struct, frozen=True, kw_only=True):
     must_call: bool = False
 
 
-def decode_tools(declared: Sequence[JsonObject], choice: str | JsonObject | None) -> ToolUse:
+def decode_tools(declared: Sequence[JsonObject], choice: str | JsonObject | None, schemas: Schemas) -> ToolUse:
     """Return what may be called, once the client's choice has been applied to what it declared."""
+    check_length(declared, MOST_TOOLS, param="tools")
     tools: list[Tool] = []
     web_search: WebSearch | None = None
     for index, tool in enumerate(declared):
         param = f"tools[{index}]"
         kind = tool.get("type")
         if kind == "function":
-            tools.append(_function(tool, param))
+            tools.append(_function(tool, param, schemas))
         elif kind in WEB_SEARCH_TYPES:
             web_search = decode_web_search(tool, param=param)
         else:
@@ -51,9 +55,10 @@ def decode_tools(declared: Sequence[JsonObject], choice: str | JsonObject | None
     return _apply(choice, tools, web_search)
 
 
-def decode_functions(functions: Sequence[JsonObject], choice: str | JsonObject | None) -> ToolUse:
+def decode_functions(functions: Sequence[JsonObject], choice: str | JsonObject | None, schemas: Schemas) -> ToolUse:
     """Return the same for the legacy `functions` and `function_call`."""
-    tools = [_function(function, f"functions[{index}]") for index, function in enumerate(functions)]
+    check_length(functions, MOST_TOOLS, param="functions")
+    tools = [_function(function, f"functions[{index}]", schemas) for index, function in enumerate(functions)]
     _refuse_doubles(tools)
     named = choice.get("name") if isinstance(choice, dict) else None
     return _apply({"type": "function", "name": named} if named else choice, tools, None, param="function_call")
@@ -81,7 +86,7 @@ def decode_web_search(wanted: JsonObject, *, param: str) -> WebSearch:
     )
 
 
-def _function(tool: JsonObject, param: str) -> Tool:
+def _function(tool: JsonObject, param: str, schemas: Schemas) -> Tool:
     nested = tool.get("function")
     function, place = (nested, f"{param}.function") if isinstance(nested, dict) else (tool, param)
     name = function.get("name")
@@ -91,7 +96,7 @@ def _function(tool: JsonObject, param: str) -> Tool:
     strict = _optional(function, "strict", bool, "a boolean", place) is True
     parameters = function.get("parameters")
     schema = NO_PARAMETERS if parameters is None else parameters
-    check_schema(schema, strict=strict, param=f"{place}.parameters", name=name, use="function")
+    schemas.check(schema, strict=strict, param=f"{place}.parameters", name=name, use="function")
     if isinstance(schema, dict):
         _check_takes_objects(schema, name, f"{place}.parameters")
     return Tool(

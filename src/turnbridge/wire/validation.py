@@ -3,6 +3,7 @@
 import codecs
 import functools
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -79,6 +80,17 @@ def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type
         if isinstance(given, dict):
             unknown += [f"{place}.{name}" for name in unknown_fields(given, inner)]
     return unknown
+
+
+def check_length(values: Sequence[object], most: int, *, param: str) -> None:
+    """Refuse a list that is longer than any honest client's."""
+    if len(values) > most:
+        raise InvalidRequest(
+            f"Invalid '{param}': array too long. Expected an array with maximum length {most}, "
+            f"but got an array with length {len(values)} instead.",
+            code="array_above_max_length",
+            param=param,
+        )
 
 
 def missing(param: str) -> InvalidRequest:

@@ -9,12 +9,14 @@ from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, 
 from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.wire import parameters
+from turnbridge.wire.body_budget import MOST_ITEMS
 from turnbridge.wire.chat import schema
 from turnbridge.wire.output_format import check_mentions_json, decode_format
 from turnbridge.wire.pairing import IN_MESSAGES, check_pairs
 from turnbridge.wire.parts import PartsDecoder
+from turnbridge.wire.schema_budget import SchemaPlace, Schemas
 from turnbridge.wire.tools import ToolUse, decode_functions, decode_tools, decode_web_search
-from turnbridge.wire.validation import convert, missing, unknown_fields
+from turnbridge.wire.validation import check_length, convert, missing, unknown_fields
 
 # OpenAI's own bound on `n`; each choice is a turn of its own.
 MOST_CHOICES = 128
@@ -50,6 +52,8 @@ class DecodedChat(Struct, frozen=True, kw_only=True):
     legacy_functions: bool
     """Whether the client speaks of `functions`, and wants its calls in that form."""
     store: bool
+    uncompiled: tuple[SchemaPlace, ...]
+    """The schemas that must be compiled before the turn is run, and may take long."""
 
 
 def decode(body: JsonObject) -> DecodedChat:
@@ -57,16 +61,18 @@ def decode(body: JsonObject) -> DecodedChat:
     request = convert(body, schema.ChatRequest)
     # Of the current form of tools and the legacy one, the current one counts if there are any.
     legacy = bool(request.functions and not request.tools)
+    schemas = Schemas()
     return DecodedChat(
-        turn=_turn(body, request, legacy=legacy),
+        turn=_turn(body, request, schemas, legacy=legacy),
         choices=_choices(request.n),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         legacy_functions=legacy,
         store=bool(request.store),
+        uncompiled=tuple(schemas.uncompiled),
     )
 
 
-def _turn(body: JsonObject, request: schema.ChatRequest, *, legacy: bool) -> TurnRequest:
+def _turn(body: JsonObject, request: schema.ChatRequest, schemas: Schemas, *, legacy: bool) -> TurnRequest:
     model, messages = _required(request)
     parameters.refuse(body, UNSUPPORTED)
     parameters.check_stream_options(request.stream_options, stream=request.stream)
@@ -74,10 +80,12 @@ def _turn(body: JsonObject, request: schema.ChatRequest, *, legacy: bool) -> Tur
         raise parameters.unsupported("modalities", "Codex produces text only.")
     parts = PartsDecoder()
     items = tuple(_items(messages, parts))
+    # A message may have many calls.
+    check_length(items, MOST_ITEMS, param="messages")
     check_pairs(items, IN_MESSAGES)
-    output = _format(request.response_format)
+    output = _format(request.response_format, schemas)
     check_mentions_json(output, items, None, param="messages")
-    tools = _tools(request, legacy=legacy)
+    tools = _tools(request, schemas, legacy=legacy)
     ignored = _ignored(body, request, parts, legacy=legacy)
     reasoning = request.reasoning or schema.Reasoning()
     summary = parameters.one_of(reasoning.summary, parameters.SUMMARIES, param="reasoning.summary")
@@ -116,6 +124,7 @@ def _required(request: schema.ChatRequest) -> tuple[str, list[schema.ChatMessage
             code="empty_array",
             param="messages",
         )
+    check_length(request.messages, MOST_ITEMS, param="messages")
     return request.model, request.messages
 
 
@@ -199,26 +208,27 @@ def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tu
     return parts.decode(message.content, param=f"{param}.content")
 
 
-def _tools(request: schema.ChatRequest, *, legacy: bool) -> ToolUse:
+def _tools(request: schema.ChatRequest, schemas: Schemas, *, legacy: bool) -> ToolUse:
     if legacy:
-        tools = decode_functions(request.functions or [], request.function_call)
+        tools = decode_functions(request.functions or [], request.function_call, schemas)
     else:
-        tools = decode_tools(request.tools or [], request.tool_choice)
+        tools = decode_tools(request.tools or [], request.tool_choice, schemas)
     if request.web_search_options is not None:
         tools = replace(tools, web_search=decode_web_search(request.web_search_options, param="web_search_options"))
     return tools
 
 
-def _format(wanted: JsonObject | None) -> OutputFormat:
+def _format(wanted: JsonObject | None, schemas: Schemas) -> OutputFormat:
     if wanted is None:
         return PlainText()
     if wanted.get("type") != "json_schema":
-        return decode_format(wanted, param="response_format", schema_param="response_format")
+        return decode_format(wanted, schemas, param="response_format", schema_param="response_format")
     nested = wanted.get("json_schema")
     if not isinstance(nested, dict):
         raise missing("response_format.json_schema")
     return decode_format(
         {**nested, "type": "json_schema"},
+        schemas,
         param="response_format.json_schema",
         schema_param="response_format.json_schema.schema",
     )

@@ -52,6 +52,7 @@ class ToolNames:
         self._reserved = reserved
         self._to_codex: dict[str, str] = {}
         self._to_client: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
         # Names that may stay are settled first, so that no renamed one takes their place.
         for name in sorted(names, key=lambda name: not self._is_free(name)):
             self._add(name)
@@ -65,12 +66,14 @@ class ToolNames:
         return self._to_client.get(name)
 
     def _add(self, name: str) -> None:
-        taken = name if self._is_free(name) else self._tamed(name)
-        number = 2
+        tamed = taken = name if self._is_free(name) else self._tamed(name)
+        # Where many names become the same one, each goes on from the number of the one before.
+        number = self._numbers.get(tamed, 2)
         while taken in self._to_client:
             suffix = f"_{number}"
-            taken = self._tamed(name)[: LONGEST_NAME - len(suffix)] + suffix
+            taken = tamed[: LONGEST_NAME - len(suffix)] + suffix
             number += 1
+        self._numbers[tamed] = number
         self._to_codex[name] = taken
         self._to_client[taken] = name
 
@@ -81,7 +84,7 @@ class ToolNames:
 
     def _tamed(self, name: str) -> str:
         """Return a name that Codex takes, and that a person still recognises."""
-        allowed = REFUSED_CHARACTERS.sub("_", name)
+        allowed = REFUSED_CHARACTERS.sub("_", name[:LONGEST_NAME])
         if allowed.startswith(RESERVED_PREFIX) or allowed in self._reserved:
             allowed = RENAMED_PREFIX + allowed
         return allowed[:LONGEST_NAME]

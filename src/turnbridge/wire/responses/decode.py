@@ -19,14 +19,16 @@ from turnbridge.turn.items import (
 )
 from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
 from turnbridge.wire import parameters
+from turnbridge.wire.body_budget import MOST_ITEMS
 from turnbridge.wire.codex_json import unreadable
 from turnbridge.wire.output_format import check_mentions_json, decode_format
 from turnbridge.wire.pairing import IN_INPUT, check_pairs
 from turnbridge.wire.parts import PartsDecoder
 from turnbridge.wire.responses import schema
 from turnbridge.wire.responses.stored import input_items, kind_of
+from turnbridge.wire.schema_budget import SchemaPlace, Schemas
 from turnbridge.wire.tools import decode_tools
-from turnbridge.wire.validation import convert, missing, unknown_fields
+from turnbridge.wire.validation import check_length, convert, missing, unknown_fields
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # OpenAI accepts no smaller limit on this route.
@@ -72,6 +74,8 @@ class DecodedResponses(Struct, frozen=True, kw_only=True):
     turn: TurnRequest
     body: schema.ResponsesRequest
     include_encrypted: bool
+    uncompiled: tuple[SchemaPlace, ...]
+    """The schemas that must be compiled before the turn is run, and may take long."""
 
 
 def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedResponses:
@@ -80,14 +84,18 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
     `history` is what its input continues.
     """
     request = convert(body, schema.ResponsesRequest)
+    schemas = Schemas()
     return DecodedResponses(
-        turn=_turn(body, request, history),
+        turn=_turn(body, request, history, schemas),
         body=request,
         include_encrypted=ENCRYPTED_REASONING in (request.include or []),
+        uncompiled=tuple(schemas.uncompiled),
     )
 
 
-def _turn(body: JsonObject, request: schema.ResponsesRequest, history: Sequence[JsonObject]) -> TurnRequest:
+def _turn(
+    body: JsonObject, request: schema.ResponsesRequest, history: Sequence[JsonObject], schemas: Schemas
+) -> TurnRequest:
     if not request.model:
         raise missing("model")
     parameters.refuse(body, UNSUPPORTED)
@@ -95,9 +103,9 @@ def _turn(body: JsonObject, request: schema.ResponsesRequest, history: Sequence[
     parts = PartsDecoder()
     items = _conversation(history, request.input, parts)
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
-    output = _format(text.format)
+    output = _format(text.format, schemas)
     check_mentions_json(output, items, request.instructions, param="input")
-    tools = decode_tools(request.tools or [], request.tool_choice)
+    tools = decode_tools(request.tools or [], request.tool_choice, schemas)
     if any("logprobs" in name for name in request.include or []):
         raise parameters.unsupported("include", "Codex gives no log probabilities.")
     summary = reasoning.summary or reasoning.generate_summary
@@ -150,10 +158,10 @@ def _unmet_fields(given: str | list[JsonObject] | None) -> list[str]:
     return list(names)
 
 
-def _format(wanted: JsonObject | None) -> OutputFormat:
+def _format(wanted: JsonObject | None, schemas: Schemas) -> OutputFormat:
     if wanted is None:
         return PlainText()
-    return decode_format(wanted, param="text.format", schema_param="text.format.schema")
+    return decode_format(wanted, schemas, param="text.format", schema_param="text.format.schema")
 
 
 def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tuple[Item, ...]:
@@ -167,6 +175,7 @@ def _conversation(
     inputs = input_items(given)
     if not inputs and not history:
         raise missing("input")
+    check_length((*history, *inputs), MOST_ITEMS, param="input")
     items = (*_items(history, "history", parts), *_items(inputs, "input", parts))
     check_pairs(items, IN_INPUT)
     return items
@@ -183,6 +192,7 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
             return _message(convert(item, schema.MessageItem, param=param), param, parts)
         case "reasoning":
             thought = convert(item, schema.ReasoningItem, param=param)
+            parts.count(len(thought.summary) + len(thought.content or ()), param=param)
             return Reasoning(
                 id=thought.id,
                 summary=tuple(piece.text for piece in thought.summary),

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.wire.body_budget import MOST_ITEMS
 from turnbridge.wire.responses import schema
-from turnbridge.wire.validation import convert, missing
+from turnbridge.wire.validation import check_length, convert, missing
 
 REFERENCE = "item_reference"
 ENCRYPTED = "encrypted_content"
@@ -27,6 +28,8 @@ OTHER_PREFIX = "item_"
 def wishes(body: JsonObject) -> schema.StateWishes:
     """Return what a request wants to continue and to keep."""
     wanted = convert(body, schema.StateWishes)
+    if isinstance(wanted.input, list):
+        check_length(wanted.input, MOST_ITEMS, param="input")
     if wanted.previous_response_id and wanted.conversation:
         raise InvalidRequest(
             "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from turnbridge.turn.request import Tool
+from turnbridge.turn.schemas import simple_size
 from turnbridge.wire.tool_text.blocks import compact_json, example_call
 from turnbridge.wire.tool_text.schema_example import example_arguments
 from turnbridge.wire.tool_text.schema_summary import summary_lines
@@ -68,7 +69,8 @@ def _guidance(tool: Tool) -> Iterator[str]:
         yield f"Description: {tool.description}"
     yield "Parameters:"
     yield from summary_lines(tool.parameters)
-    arguments = example_arguments(tool.parameters)
+    # For any other schema, an example may take for ever to be found.
+    arguments = example_arguments(tool.parameters) if simple_size(tool.parameters) is not None else None
     if arguments is not None:
         yield "Example tool_call:"
         yield example_call(tool.name, arguments)
