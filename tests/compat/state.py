@@ -19,6 +19,8 @@ MADE_LATER = "tests/real/test_state_background.py"
 TALKS = "tests/real/test_state_conversations.py"
 CHATS = "tests/real/test_state_chats.py"
 KILLED = "tests/faults/test_killed_gateway.py"
+KILLED_CODEX = "tests/faults/test_killed_codex.py"
+AWAY = "tests/faults/test_store_away.py"
 
 STATE = (
     Requirement(
@@ -164,6 +166,17 @@ STATE = (
         ),
     ),
     Requirement(
+        id="state.hanging-store",
+        sentence="A store that hangs delays one answer by two seconds, and no other; what needs it is a 503 at once.",
+        source=OURS,
+        tests=(
+            f"{AWAY}::test_answers_that_are_ready_leave_without_a_store_that_hangs",
+            f"{AWAY}::test_many_answers_at_once_leave_within_the_time_of_one",
+            f"{AWAY}::test_what_needs_the_store_is_refused_while_it_hangs",
+            f"{AWAY}::test_a_gateway_ends_while_its_store_hangs",
+        ),
+    ),
+    Requirement(
         id="state.killed",
         sentence="Whenever the gateway is killed, every answer that was read is kept, and none is half there.",
         source=OURS,
@@ -226,6 +239,16 @@ STATE = (
         ),
     ),
     Requirement(
+        id="state.background.one-end",
+        sentence="One that ends while the store is away is kept when it is back; nobody hears of two ends.",
+        source=OURS,
+        tests=(
+            f"{AWAY}::test_a_response_that_ends_while_the_store_is_away_ends_so_for_everybody",
+            f"{AWAY}::test_a_response_that_outlived_its_lease_is_told_when_the_store_is_back",
+            "tests/web/test_background.py::test_a_run_that_somebody_else_has_ended_is_told_as_they_did",
+        ),
+    ),
+    Requirement(
         id="state.conversations",
         sentence="Conversations and their items are created, read, listed, changed and deleted.",
         source=CONVERSATIONS,
@@ -246,6 +269,18 @@ STATE = (
             f"{TALKS}::test_calls_in_a_conversation_are_answered_in_their_turn",
             f"{TALKS}::test_a_response_of_a_conversation_can_be_continued_beside_it",
             f"{TALKS}::test_two_responses_at_once_each_see_what_was_there_when_they_began",
+            f"{TALKS}::test_a_response_in_the_background_is_added_to_its_conversation_at_its_end",
+            f"{TALKS}::test_a_response_that_was_cut_off_is_added_as_far_as_it_went",
+        ),
+    ),
+    Requirement(
+        id="state.conversation.failed",
+        sentence="A response that failed or was cancelled leaves nothing in its conversation, streamed or not.",
+        source=CONVERSATIONS,
+        tests=(
+            f"{TALKS}::test_a_response_that_fails_leaves_nothing_in_its_conversation",
+            f"{TALKS}::test_a_response_that_is_cancelled_leaves_nothing_in_its_conversation",
+            f"{KILLED_CODEX}::test_a_response_that_a_death_ends_leaves_nothing_in_its_conversation",
         ),
     ),
     Requirement(
