@@ -43,7 +43,9 @@ EXPECTED: dict[Fault, Ending] = {
 }
 # The hold of the defaults, so that a stream that begins too early is seen.
 HOLD_MS = 3000
-SILENCE_MS = 2000
+RETRYING_MS = 1000
+"""How long Codex may retry here; the retries themselves are its own."""
+SILENCE_MS = 1000
 """How long a model may be silent here; a provider that hangs looks like one."""
 SOON_S = 20.0
 """The promise: well below the 30 seconds after which many clients and proxies hang up."""
@@ -81,9 +83,11 @@ def tracebacks(logs: Sequence[EventDict]) -> list[EventDict]:
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_every_way_of_failing_is_a_status_though_codex_would_retry(tmp_path: Path, transport: Transport) -> None:
-    # Nothing but the time that retries may take is shorter than it is by default, and that of a hanging provider.
-    hanging_s = ["websocket_connect_timeout_ms = 500"] if transport == "websocket" else []
-
+    # Shorter than by default is only the time that retries may take, that of a silent model, and that of a handshake.
+    waits: dict[Fault, dict[str, object]] = {"hanging": {"PROXY_IDLE_TIMEOUT_MS": SILENCE_MS}}
+    handshake: tuple[str, ...] = ()
+    if transport == "websocket":
+        waits, handshake = {}, ("websocket_connect_timeout_ms = 300",)
     room = asyncio.Semaphore(GATEWAYS_AT_ONCE)
 
     async def told(fault: Fault) -> list[Ending]:
@@ -94,9 +98,8 @@ async def test_every_way_of_failing_is_a_status_though_codex_would_retry(tmp_pat
                 tmp_path / fault,
                 base_url,
                 transport,
-                *(hanging_s if fault == "hanging" else []),
-                PROXY_CONNECT_TIMEOUT_MS=1000,
-                PROXY_IDLE_TIMEOUT_MS=SILENCE_MS if fault == "hanging" else PATIENCE_S * 1000,
+                *handshake,
+                **{"PROXY_CONNECT_TIMEOUT_MS": RETRYING_MS, **waits.get(fault, {})},
             ) as http,
         ):
             return await endings(http)
@@ -143,7 +146,7 @@ async def test_a_short_outage_is_ridden_out_however_long_the_model_then_thinks(t
 
 async def test_neither_headers_nor_blanks_are_sent_while_codex_retries(tmp_path: Path) -> None:
     # The fourth retry comes after three seconds, long after both would be due, and has a status of its own.
-    due_ms = 1000
+    due_ms = 2000
     timing = {"PROXY_STREAM_HOLD_MS": due_ms, "PROXY_SSE_KEEPALIVE_MS": int(due_ms / INTERVALS_BEFORE_BLANKS)}
     asked: Counter[str] = Counter()
 
@@ -169,7 +172,7 @@ async def test_a_whole_answer_that_fails_after_its_first_blank_is_logged_without
                 await http.post(CHAT, json=ASK[CHAT])
     (told,) = [event for event in logs if event["event"] == "error_after_response_began"]
     assert told["code"] == "turn_timeout"
-    assert "silent for 2 seconds" in told["reason"]
+    assert "silent for 1 seconds" in told["reason"]
     assert tracebacks(logs) == []
 
 

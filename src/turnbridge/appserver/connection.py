@@ -168,7 +168,7 @@ class Connection:
         """Return the answer to a call of `method` that was sent before."""
         try:
             raw = await answer
-        except CallRefused as refused:
+        except (CallRefused, CodexFaulted) as refused:
             log.warning("codex_call_refused", method=method, reason=refused.message)
             raise
         return understood(raw, method, result)
