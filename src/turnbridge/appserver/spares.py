@@ -39,7 +39,7 @@ class ThreadKind:
         self.params = params
         written = msgspec.json.encode(params)
         self.size = len(written)
-        self.name = hashlib.blake2b(written).digest()
+        self.name = hashlib.sha256(written).digest()
         """Two kinds are the same if this is. It is short, since it is remembered: instructions may be megabytes."""
 
 

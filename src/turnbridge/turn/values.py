@@ -10,6 +10,8 @@ __all__ = ["AsSeen", "replace", "rewritten", "seen", "size", "written"]
 
 # What the model does not see of an item: what it is called, and where in the request it stood.
 UNSEEN = frozenset({"id", "param"})
+# What is written as it is; most of a conversation is.
+PLAIN = frozenset({str, bool, type(None)})
 
 
 class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
@@ -42,7 +44,9 @@ def seen(value: object) -> bytes:
 def _as_seen(value: object) -> object:
     if isinstance(value, AsSeen):
         return [type(value).__name__, *map(_as_seen, value._seen())]
-    return list(map(_as_seen, value)) if isinstance(value, tuple) else value
+    if isinstance(value, tuple) and not PLAIN.issuperset(map(type, value)):
+        return list(map(_as_seen, value))
+    return value
 
 
 def rewritten(text: str) -> str:
