@@ -97,6 +97,10 @@ async def test_a_store_that_hangs_does_not_hold_up_the_end(url: str, gateway_sto
     await later.aclose()
 
 
+SLOW = {
+    "sqlite": "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000000) SELECT count(*) FROM n",
+    "postgres": "SELECT pg_sleep(0.2)",
+}
 ENDLESS = {
     "sqlite": "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
     "postgres": "SELECT pg_sleep(20)",
@@ -116,6 +120,22 @@ async def test_work_that_takes_too_long_is_given_up_alone(url: str, gateway_stor
     assert logs == []
     # The thread of SQLite goes on until then.
     database.abandon()
+
+
+async def test_upkeep_may_take_longer_than_a_request_waits(
+    url: str, gateway_store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(guarded, "DOUBT_S", 0.01)
+    upkeep = gateway_store.unhurried()
+    slow = SLOW["sqlite" if sqlite_file(url) else "postgres"]
+    await upkeep._database.read(lambda tx: tx.execute(slow))
+    monkeypatch.undo()
+    assert (await upkeep.prune(made_before=10**12)).responses == 1
+    with await hanging(url):
+        with pytest.raises(BackendUnavailable):
+            await say(gateway_store, "r1", ["c"], ["d"])
+        assert refused_at_once(upkeep.prune(made_before=0))
 
 
 async def test_a_store_that_cannot_be_opened_is_tried_again_while_nobody_asks(tmp_path: Path) -> None:

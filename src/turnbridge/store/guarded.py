@@ -53,9 +53,15 @@ class GuardedDatabase:
         """Do a piece of work that changes nothing."""
         return await self._bounded(lambda database: database.read(work), lambda database: database.read(_nothing))
 
+    async def work_at_leisure(self, do: Callable[[Database], Awaitable[T]]) -> T:
+        """Return the result of work that nobody waits for, however long it takes."""
+        if self._away is not None:
+            raise BackendUnavailable(self._away, code=UNAVAILABLE)
+        return await self._on_open(do)
+
     async def vacuum(self) -> None:
         """Give the room of removed rows back to the system, however long it takes."""
-        await self._on_open(lambda database: database.vacuum())
+        await self.work_at_leisure(lambda database: database.vacuum())
 
     async def aclose(self) -> None:
         """Disconnect; a database that hangs is not waited for."""
@@ -150,6 +156,33 @@ class GuardedDatabase:
             _drop(migrating)
             raise
         return database
+
+
+class Unhurried:
+    """A guarded database for upkeep: to count all that is kept may take longer than a request would wait."""
+
+    def __init__(self, guarded: GuardedDatabase) -> None:
+        self._guarded = guarded
+
+    async def write(self, work: Work[T]) -> T:
+        """Do a piece of work that changes something."""
+        return await self._guarded.work_at_leisure(lambda database: database.write(work))
+
+    async def read(self, work: Work[T]) -> T:
+        """Do a piece of work that changes nothing."""
+        return await self._guarded.work_at_leisure(lambda database: database.read(work))
+
+    async def vacuum(self) -> None:
+        """Give the room of removed rows back to the system."""
+        await self._guarded.vacuum()
+
+    async def aclose(self) -> None:
+        """Disconnect."""
+        await self._guarded.aclose()
+
+    def abandon(self) -> None:
+        """Disconnect at once."""
+        self._guarded.abandon()
 
 
 async def _nothing(tx: Transaction) -> None:

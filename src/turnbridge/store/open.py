@@ -9,7 +9,7 @@ from turnbridge.store.chats import Chats
 from turnbridge.store.conversations import Conversations
 from turnbridge.store.database import UNAVAILABLE, Database
 from turnbridge.store.export import Export
-from turnbridge.store.guarded import GuardedDatabase
+from turnbridge.store.guarded import GuardedDatabase, Unhurried
 from turnbridge.store.migrations import migrate
 from turnbridge.store.responses import Responses
 from turnbridge.store.sqlite import SqliteDatabase
@@ -22,6 +22,10 @@ SQLITE_SCHEME = "sqlite:///"
 
 class SqlStore(Responses, Conversations, Chats, Upkeep, Export):
     """The store, in a SQL database."""
+
+    def unhurried(self) -> "SqlStore":
+        """Return the same store for upkeep, whose work may take longer than a request waits."""
+        return SqlStore(Unhurried(self._database), self._now) if isinstance(self._database, GuardedDatabase) else self
 
     async def aclose(self) -> None:
         """Finish what is being written, and let go of the database."""

@@ -20,7 +20,7 @@ from turnbridge.wire import sse
 
 # What is on its way to one reader. The connection has buffers of the same size, and the system larger ones.
 PIECE_BYTES = 64 * 1024
-# Of a packed stream, what is unpacked at once: some hundred KB.
+# How much of a packed stream is unpacked at a time. zlib copies what it has not used yet.
 PACKED_PIECE_BYTES = 16 * 1024
 
 
