@@ -71,6 +71,11 @@ class Plan:
         return f"{self.turns} turns in a row" if self.turns else f"mixed load for {self.seconds:.0f} s"
 
     @property
+    def is_attacked(self) -> bool:
+        """Tell whether there are hostile clients."""
+        return self.hostile > 0 and not self.turns
+
+    @property
     def threads(self) -> int:
         """Return after how many threads an app-server is replaced."""
         return THREADS_TURNS if self.turns else THREADS_MIXED
@@ -84,9 +89,8 @@ class Plan:
         """Return what may be held."""
         one = min(FRESH_MB + THREAD_MB * self.threads, REPLACED_MB)
         held_up = 0.0 if self.turns else HELD_UP_MB
-        harmed = self.hostile and not self.turns
         return Bounds(
-            gateway_mb=GATEWAY_MB + (VOCABULARY_MB + HOSTILE_MB * self.hostile if harmed else 0.0),
+            gateway_mb=GATEWAY_MB + (VOCABULARY_MB + HOSTILE_MB * self.hostile if self.is_attacked else 0.0),
             app_server_mb=one + held_up,
             app_servers_mb=one * (2 * WORKERS + 2) + held_up,
             healthz_p99_ms=HEALTHZ_P99_MS,
@@ -110,6 +114,8 @@ async def soak(plan: Plan, directory: Path) -> Report:
         # The first of each kind loads what stays loaded.
         for kind in KINDS:
             await clients.once(kind)
+        for kind in hostile.kinds() if plan.is_attacked else ():
+            await hostile.once(kind)
         first = await _at_rest(gateway, watcher, plan.app_servers)
         watching = asyncio.ensure_future(watcher.run())
         latency = await LatencyWatch.start(gateway.url)

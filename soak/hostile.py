@@ -75,9 +75,13 @@ class HostileClients:
             await self.once(kind)
             await asyncio.sleep(PAUSE_S)
 
+    def kinds(self) -> list[str]:
+        """Return the name of each kind of attack."""
+        return list(self._kinds)
+
     def _ordered(self) -> Iterator[str]:
         """Yield each kind once, in any order, then again in another, and so on."""
-        kinds = list(self._kinds)
+        kinds = self.kinds()
         while True:
             self._chance.shuffle(kinds)
             yield from kinds
