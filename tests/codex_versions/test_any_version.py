@@ -257,7 +257,12 @@ async def test_the_calls_of_a_script_go_to_the_client_and_their_outputs_to_the_s
         async with asyncio.timeout(PATIENCE_S):
             # Some versions ask for one call after another, and some for all at once.
             while True:
-                response = await bridge.client.responses.create(model=model, input=history, tools=[WEATHER])
+                raw = await bridge.client.responses.with_raw_response.create(
+                    model=model, input=history, tools=[WEATHER]
+                )
+                if raw.headers["x-turnbridge-thread"] == "replayed":
+                    pytest.skip("This Codex keeps no turn waiting for outputs, and a script cannot be replayed.")
+                response = raw.parse()
                 made = [item for item in response.output if item.type == "function_call"]
                 if not made:
                     break

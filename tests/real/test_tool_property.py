@@ -345,8 +345,14 @@ def lost_keyword(key: str, declared: JsonObject, received: JsonObject, told: Jso
     return [] if same(given_value, value) or (key == "type" and same([given_value], value)) else [here]
 
 
+def takes_objects(schema: JsonObject) -> bool:
+    """Tell whether an object is among the values that a schema names, if it names any."""
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [{}])
+    return isinstance(values, list) and any(isinstance(value, dict) for value in values)
+
+
 @settings(max_examples=15, deadline=None, phases=FOUND, suppress_health_check=list(HealthCheck))
-@given(declared=st.lists(parameters.filter(is_accepted), min_size=10, max_size=10))
+@given(declared=st.lists(parameters.filter(is_accepted).filter(takes_objects), min_size=10, max_size=10))
 async def test_nothing_of_any_schema_is_lost(shared: Bridge, declared: list[JsonObject]) -> None:
     tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(declared)]
     for schema, received in zip(declared, await given_for(shared, tools), strict=True):
