@@ -14,7 +14,7 @@ BOUNDS = (
     ),
     Requirement(
         id="bounds.connections",
-        sentence="Connections are bounded in all and per address; idle ones are closed first, and Codex can still start.",
+        sentence="Connections are bounded in all and per address; idle ones are closed first. Codex can still start.",
         source=OURS,
         tests=(
             "tests/web/test_connection_limits.py::test_an_idle_connection_gives_way_and_a_served_one_does_not",
