@@ -17,6 +17,7 @@ from turnbridge.appserver import pool as pool_module
 from turnbridge.bootstrap import KEY_FILE, running_gateway, stored_key
 from turnbridge.demo.replies import answer, message
 from turnbridge.demo.server import ScriptedModel, in_order
+from turnbridge.web.app import REASON_FOR_OTHERS
 
 PATIENCE_S = 40
 """After this a test has failed."""
@@ -98,6 +99,17 @@ async def test_without_a_login_the_gateway_says_which_command_helps(tmp_path: Pa
         "error": {"message": reason, "type": "authentication_error", "param": None, "code": "codex_login_required"}
     }
     assert (models.status_code, alive.status_code) == (200, 200)
+
+
+@pytest.mark.anyio
+@pytest.mark.real
+async def test_the_reason_of_readyz_is_for_those_who_have_the_key(tmp_path: Path, user: Path) -> None:
+    configure(user, "http://127.0.0.1:9/v1")
+    async with client_of(tmp_path) as client:
+        assert str(user) in (await readiness(client)).json()["reason"]
+        for given in ("", "Bearer wrong"):
+            told = await client.get("/readyz", headers={"authorization": given})
+            assert (told.status_code, told.json()) == (503, {"status": "not_ready", "reason": REASON_FOR_OTHERS})
 
 
 @pytest.mark.anyio

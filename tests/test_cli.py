@@ -86,6 +86,15 @@ async def test_a_short_key_is_refused_where_others_could_guess_it(
     )
 
 
+async def test_a_trace_through_a_link_is_refused(tmp_path: Path) -> None:
+    link = tmp_path / "wire.ndjson"
+    link.symlink_to("elsewhere")
+    refused = await run(tmp_path, "serve", "--demo", "--port", "0", PROXY_LOG_PROTO="true", PROTO_LOG_PATH=str(link))
+    words = f"Refusing to write the wire trace to {link}: it is a symbolic link. Choose a plain file.\n"
+    assert refused == Finished(EXIT_CONFIG, "", words)
+    assert not (tmp_path / "elsewhere").exists()
+
+
 async def test_an_empty_key_in_the_file_is_not_one_that_the_user_chose(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('PROXY_API_KEY = ""\nPROXY_HOST = "192.0.2.1"')
     refused = await run(tmp_path, "serve", "--demo", PROXY_CONFIG=str(tmp_path / "c.toml"))

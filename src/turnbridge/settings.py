@@ -143,7 +143,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors_allowed_origins: tuple[str, ...] = field(default=(), name="PROXY_CORS_ALLOWED_ORIGINS")
     """Web origins to allow besides loopback, Obsidian and Capacitor; separated by commas, `*` for any."""
     metrics_token: str | None = field(default=None, name="PROXY_METRICS_TOKEN")
-    """Lets `/metrics` be read from elsewhere, as a bearer token."""
+    """The bearer token that `/metrics` asks of everyone. Default: none, and only this machine may read it."""
     dialect: Literal["auto", "v2", "v2-early", "v1"] = field(default="auto", name="PROXY_APP_SERVER_DIALECT")
     """The protocol to speak with Codex: `v2`, `v2-early` or `v1`. `auto`: the best that it knows."""
     validate_rpc: bool = field(default=False, name="PROXY_VALIDATE_RPC")
@@ -153,7 +153,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     proto_log_path: Path | None = field(default=None, name="PROTO_LOG_PATH")
     """The file of the wire trace. Default: `trace/wire.ndjson` in `PROXY_DATA_DIR`."""
     trace_body_limit: Count = field(default=65536, name="PROXY_TRACE_BODY_LIMIT")
-    """Most bytes of each body in the wire trace; 0 for all of it."""
+    """Most bytes of each body in the wire trace; 0 for all of it, up to 16 MB."""
     log_level: Literal["debug", "info", "warning", "error", "critical"] = field(default="info", name="PROXY_LOG_LEVEL")
     """`debug`, `info`, `warning`, `error` or `critical`."""
 

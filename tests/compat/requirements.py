@@ -1,5 +1,6 @@
 """Every promised behaviour, by area: `docs/compatibility.md` is written from it (`python -m tools.docs`)."""
 
+from tests.compat.bounds import BOUNDS
 from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
 from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
 from tests.compat.operation import FAULTS, LIMITS, THREADS
@@ -29,6 +30,7 @@ AREAS: dict[str, tuple[Requirement, ...]] = {
     "Limits": LIMITS,
     "Start and login": START,
     "Ingress": INGRESS,
+    "Bounds": BOUNDS,
     "Safety": SAFETY,
     "Faults": FAULTS,
 }

@@ -63,8 +63,8 @@ START = (
     Requirement(
         id="start.no-login",
         sentence=(
-            "Without a login the server starts, `/readyz` says why, and requests get 401 `codex_login_required` with "
-            "the command that helps."
+            "Without a login the server starts, `/readyz` says why to key holders, and requests get 401 "
+            "`codex_login_required` with the command that helps."
         ),
         source=OURS,
         tests=(
@@ -157,9 +157,26 @@ INGRESS = (
     ),
     Requirement(
         id="ingress.probes",
-        sentence="`/healthz`, `/livez` and `/readyz` need no key.",
+        sentence="`/healthz`, `/livez` and `/readyz` need no key under a name of the server's, by their exact path.",
         source=OURS,
-        tests=("tests/real/test_ingress_routes.py::test_probes_need_no_key",),
+        tests=(
+            "tests/real/test_ingress_routes.py::test_probes_need_no_key",
+            "tests/web/test_auth.py::test_probes_are_open_to_whoever_knows_a_name_of_the_server",
+            "tests/web/test_auth.py::test_under_another_name_probes_ask_for_the_key_too",
+            "tests/web/test_auth.py::test_open_routes_are_reached_by_their_exact_path_only",
+        ),
+    ),
+    Requirement(
+        id="ingress.probes.reason",
+        sentence="Why turns cannot be run, which may name paths, `/readyz` tells only to requests with the key.",
+        source=OURS,
+        tests=("tests/test_bootstrap.py::test_the_reason_of_readyz_is_for_those_who_have_the_key",),
+    ),
+    Requirement(
+        id="ingress.old-http",
+        sentence="An HTTP/1.0 client gets no chunks; an answer without a length ends with the connection.",
+        source=CLIENTS,
+        tests=("tests/web/test_request_heads.py::test_an_http_1_0_client_gets_no_chunks_and_the_end_by_the_close",),
     ),
     Requirement(
         id="ingress.websockets",
@@ -235,9 +252,10 @@ INGRESS = (
     ),
     Requirement(
         id="ingress.log",
-        sentence="Each request is one structured log line: ids, route, model, status, tokens, times.",
+        sentence="Each request is one structured log line: ids, client, peer, route, model, status, tokens, times.",
         source=OURS,
         tests=(
+            "tests/hostile/test_logs.py::test_each_line_names_the_client_and_its_peer",
             "tests/web/test_access_log.py::test_the_line_tells_who_waited_how_long_for_what",
             "tests/web/test_access_log.py::test_an_error_told_inside_the_stream_is_a_failure_though_the_status_was_200",
             "tests/web/test_access_log.py::test_a_client_that_leaves_mid_stream_is_logged_as_gone",
@@ -253,6 +271,7 @@ INGRESS = (
             "tests/web/test_access_log.py::test_an_unknown_path_is_not_logged_but_called_other",
             "tests/test_logs.py::test_secrets_are_replaced_at_any_depth_and_counts_are_not",
             "tests/test_logs.py::test_a_traceback_is_written_without_local_variables",
+            "tests/test_logs.py::test_a_key_is_removed_wherever_a_client_has_put_it",
         ),
     ),
     Requirement(
@@ -294,12 +313,12 @@ INGRESS = (
     ),
     Requirement(
         id="ingress.metrics.access",
-        sentence="It is read from this machine, or with `PROXY_METRICS_TOKEN`.",
+        sentence="`PROXY_METRICS_TOKEN` is asked of everyone; without one, only programs on this machine read it.",
         source=OURS,
         tests=(
-            "tests/web/test_metrics.py::test_metrics_are_readable_from_this_machine",
-            "tests/web/test_metrics.py::test_metrics_are_refused_to_others",
-            "tests/web/test_metrics.py::test_the_metrics_token_opens_from_anywhere",
+            "tests/web/test_metrics.py::test_a_token_is_asked_of_everyone_and_enough",
+            "tests/web/test_metrics.py::test_without_a_token_metrics_are_readable_from_this_machine",
+            "tests/web/test_metrics.py::test_without_a_token_metrics_are_refused_to_others",
         ),
     ),
 )
