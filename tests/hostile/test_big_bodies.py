@@ -38,7 +38,6 @@ def texts() -> Iterator[tuple[str, str, bytes]]:
     yield "one text", CHAT, filled(text, b"x", then)
     yield "escapes", CHAT, filled(text, b"\\u00e9", then)
     yield "quotation marks", CHAT, filled(text, b'\\"', then)
-    yield "control characters", CHAT, filled(text, b"\\u0001", then)
     instructions = filled(asked(b'"instructions":"'), b"i", b'"}')
     yield "instructions", RESPONSES, instructions
     tool = b'"tools":[{"type":"function","name":"'
