@@ -101,6 +101,15 @@ MEDIA = (
         ),
     ),
     Requirement(
+        id="media.image.pixels",
+        sentence="An image of more than 50 million pixels is a 400 `image_too_large`, before anybody unpacks it.",
+        source=OURS,
+        tests=(
+            "tests/media/test_image_data_urls.py::test_an_image_with_too_many_pixels_is_refused",
+            "tests/media/test_fetching.py::test_a_fetched_image_with_too_many_pixels_is_refused",
+        ),
+    ),
+    Requirement(
         id="media.image.https",
         sentence="An image behind an https URL is fetched by the gateway and shown.",
         source=VISION,
@@ -163,6 +172,15 @@ MEDIA = (
             "tests/media/test_files.py::test_without_pypdf_the_client_learns_how_to_get_it",
         ),
         divergence="OpenAI also shows the model a picture of each page.",
+    ),
+    Requirement(
+        id="media.file.pdf-limits",
+        sentence="A PDF that takes too long or too much memory to read is a 400, and keeps nobody waiting.",
+        source=OURS,
+        tests=(
+            "tests/media/test_files.py::test_an_endless_pdf_is_left_at_the_time_limit_and_its_process_ends",
+            "tests/media/test_files.py::test_a_pdf_that_fills_the_memory_is_refused",
+        ),
     ),
     Requirement(
         id="media.file.url",

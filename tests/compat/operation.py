@@ -139,6 +139,31 @@ LIMITS = (
         ),
     ),
     Requirement(
+        id="limits.body",
+        sentence=(
+            "No body of up to 16 MB, whatever it holds, keeps another client's `/healthz` waiting longer than 250 ms; "
+            "one with more values, items, parts or tools than any client sends is a 400."
+        ),
+        source=OURS,
+        tests=(
+            "tests/hostile/test_big_bodies.py::test_no_body_keeps_others_waiting",
+            "tests/wire/test_body_budget.py::test_what_nobody_sends_is_refused",
+        ),
+    ),
+    Requirement(
+        id="limits.schemas",
+        sentence=(
+            "A schema that takes too long to compile is a 400, and an answer that takes too long to check a 422; "
+            "neither keeps other clients waiting."
+        ),
+        source=OURS,
+        tests=(
+            "tests/hostile/test_schemas.py::test_the_schema_of_an_answer_keeps_nobody_waiting",
+            "tests/hostile/test_schemas.py::test_the_schemas_of_tools_keep_nobody_waiting",
+            "tests/offload/test_schemas.py::test_what_takes_too_long_is_the_schemas_fault",
+        ),
+    ),
+    Requirement(
         id="limits.rate",
         sentence="`PROXY_RATE_LIMIT` bounds the requests of each key; one too many is a 429 with `Retry-After`.",
         source=RATE_LIMITS,

@@ -81,6 +81,12 @@ def test_an_unknown_name_is_refused_with_near_matches(name: str, advice: str) ->
     assert (refused.value.error_code, refused.value.param) == ("model_not_found", "model")
 
 
+def test_of_a_long_name_only_the_beginning_is_told() -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        CATALOG.resolve("m" * 10_000_000)
+    assert len(caught.value.message) < 1000
+
+
 def test_an_alias_of_nothing_names_what_it_stands_for() -> None:
     with pytest.raises(ModelNotFound, match=re.escape("The model `gone` (an alias of 'gpt-3') does not exist")):
         CATALOG.resolve("gone")

@@ -102,6 +102,16 @@ async def test_images_and_files_are_taken_up_to_their_limit_together_and_not_one
     assert (caught.value.error_code, caught.value.param) == (code, "last")
 
 
+async def test_the_text_of_files_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [said(image("12345"), file("ab"), file("cd", "last"))]
+    monkeypatch.setattr(module, "TEXT_LIMIT", 2 * len('"ab"'))
+    assert len(await ready_items(asking(*items), SizedMedia())) == len(items)
+    monkeypatch.setattr(module, "TEXT_LIMIT", 2 * len('"ab"') - 1)
+    with pytest.raises(InvalidRequest) as caught:
+        await ready_items(asking(*items), SizedMedia())
+    assert caught.value.error_code == "file_too_large"
+
+
 async def test_what_the_body_carries_itself_is_bounded_by_the_bodys_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BROUGHT_IN_LIMIT", 0)
     inline = said(TextPart(text="see"), image("data:image/png;base64,AA=="))

@@ -38,7 +38,6 @@ def texts() -> Iterator[tuple[str, str, bytes]]:
     yield "one text", CHAT, filled(text, b"x", then)
     yield "escapes", CHAT, filled(text, b"\\u00e9", then)
     yield "quotation marks", CHAT, filled(text, b'\\"', then)
-    yield "control characters", CHAT, filled(text, b"\\u0001", then)
     instructions = filled(asked(b'"instructions":"'), b"i", b'"}')
     yield "instructions", RESPONSES, instructions
     tool = b'"tools":[{"type":"function","name":"'
@@ -102,11 +101,13 @@ def largest() -> Iterator[tuple[str, str, bytes]]:
     call = b'{"type":"function_call","call_id":"c%d","name":"f","arguments":"{\\"n\\": %d}"},'
     output = b'{"type":"function_call_output","call_id":"c%d","output":"x"}'
     yield "most calls", RESPONSES, numbered(listed, call + output, b"]}", MOST_ITEMS // 2)
-    yield (
-        "most tools",
-        RESPONSES,
-        numbered(asked(b'"tools":['), b'{"type":"function","name":"f.%d"}', b"]}", MOST_TOOLS),
-    )
+    full = b'{"type":"function_call","call_id":"c%d","name":"f","arguments":"[' + b"[]," * 1000 + b'0]"},'
+    yield "calls full of JSON", RESPONSES, numbered(listed, full + output, b"," + SAID + b"]}", 4900)
+    one = b'{"type":"function_call","call_id":"c0","name":"f","arguments":"['
+    end = b'0]"},' + output.replace(b"%d", b"0") + b"," + SAID + b"]}"
+    yield "a call full of JSON", RESPONSES, filled(listed + one, b"[],", end)
+    tool = b'{"type":"function","name":"f.%d"}'
+    yield "most tools", RESPONSES, numbered(asked(b'"tools":['), tool, b"]}", MOST_TOOLS)
     same = b'{"type":"function","name":"' + b"." * 200 + b'%d"}'
     yield "tools of one name", RESPONSES, numbered(asked(b'"tools":['), same, b"]}", MOST_TOOLS)
     raw = b'{"type":"web_search_call","id":"ws","status":"completed","action":{"type":"search","queries":['

@@ -140,6 +140,12 @@ async def test_an_image_becomes_a_data_url_with_the_type_of_its_bytes(site: Site
     assert url == f"data:{mime_type};base64,{base64.b64encode(IMAGES[mime_type]).decode()}"
 
 
+async def test_a_fetched_image_with_too_many_pixels_is_refused(site: Site) -> None:
+    site.answers["/a"] = reply(b"GIF89a\xff\xff\xff\xff")
+    code, message = await site.refusal("https://images.example/a")
+    assert (code, "50 million pixels" in message) == ("image_too_large", True)
+
+
 async def test_the_request_names_the_host_and_asks_for_plain_bytes(site: Site) -> None:
     site.answers["/a%20b?c=d"] = reply(PNG)
     await site.loader().image("https://Images.example/a b?c=d#e", param="p")

@@ -33,12 +33,13 @@ OTHERWISE = TurnRequest(
     max_output_tokens=1,
     allow_truncation=True,
     metadata={"a": "b"},
+    large=True,
     streamed=True,
     ignored=("seed",),
 )
 ANEW = {
     *("items", "must_call", "parallel_calls", "awaits_outputs", "stop"),
-    *("max_output_tokens", "metadata", "streamed", "ignored"),
+    *("max_output_tokens", "metadata", "large", "streamed", "ignored"),
 }
 
 

@@ -17,6 +17,8 @@ from turnbridge.turn.items import (
 from turnbridge.turn.values import replace, rewritten, seen, size, written
 
 DEEP = "[" * 100_000 + "]" * 100_000
+MANY = f"[{'0, ' * 20_000}0]"
+LONG = '" ' + "x" * 2**20 + '"'
 
 
 def nested(depth: int) -> Json:
@@ -35,8 +37,19 @@ def nested(depth: int) -> Json:
         ("not JSON", "not JSON"),
         ('"\ud800"', '"\ud800"'),
         (DEEP, DEEP),
+        (MANY, MANY),
+        (LONG, LONG),
     ],
-    ids=["spaces and order", "escapes", "a long number", "not JSON", "half a surrogate pair", "too deep to be read"],
+    ids=[
+        "spaces and order",
+        "escapes",
+        "a long number",
+        "not JSON",
+        "half a surrogate pair",
+        "too deep to be read",
+        "many values",
+        "long",
+    ],
 )
 def test_json_is_rewritten_in_one_way_and_any_other_text_is_left_as_it_is(text: str, expected: str) -> None:
     assert rewritten(text) == expected

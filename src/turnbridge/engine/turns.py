@@ -136,6 +136,9 @@ class TurnRunner:
     async def _open(self, request: TurnRequest, served: Served) -> "_Turn":
         """Return the answer to come: of the turn or thread that a request continues, or of one that replays it."""
         told = Told(request)
+        if request.large:
+            # Thousands of items, or calls with much JSON in them, are read in a thread.
+            await asyncio.to_thread(lambda: told.hashes)
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
             turn = self._turn(told, served, claim.conversation, claim.conversation.resume(claim.outputs))

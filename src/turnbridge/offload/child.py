@@ -4,6 +4,7 @@ It ends when stdin closes, and an alarm ends it in the middle of a job that take
 it does not outlive a gateway that was killed by more than the time of one job.
 """
 
+import contextlib
 import importlib
 import resource
 import signal
@@ -22,7 +23,8 @@ def main(job: str, seconds: float, megabytes: int) -> None:
     module, _, name = job.partition(":")
     run: Callable[[bytes], bytes] = getattr(importlib.import_module(module), name)
     # After the imports: what they need is known, and the limit is for what comes with the jobs.
-    resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20, megabytes * 2**20))
+    with contextlib.suppress(ValueError, OSError):  # Not every system bounds the address space; the deadline holds.
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20, megabytes * 2**20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     stdout.write(READY)

@@ -14,6 +14,12 @@ UNSEEN = frozenset({"id", "param"})
 PLAIN = frozenset({str, bool, type(None)})
 
 
+# Clients write the arguments of calls anew. What is larger than this is mostly the text of files, and is compared as it
+# is: to read and write a million values takes a second.
+LONGEST_REWRITTEN = 2**20
+MOST_REWRITTEN = 20_000
+
+
 class AsSeen(Struct, frozen=True, kw_only=True, eq=False):
     """A value that equals another if the model could not tell them apart."""
 
@@ -50,7 +56,9 @@ def _as_seen(value: object) -> object:
 
 
 def rewritten(text: str) -> str:
-    """Return JSON in one way of writing; as it is, if it is none or too deeply nested to be read."""
+    """Return JSON in one way of writing; as it is, if it is none, or takes long to be read."""
+    if len(text) > LONGEST_REWRITTEN or sum(map(text.count, ",[{")) > MOST_REWRITTEN:
+        return text
     try:
         return written(json.decode(text))
     except (ValueError, RecursionError):

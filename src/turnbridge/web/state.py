@@ -14,6 +14,7 @@ from turnbridge.engine.tool_calls import Leg, OpenCalls
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
 from turnbridge.turn.items import FunctionCall, Item, JsonObject
 from turnbridge.web.auth import client_of
+from turnbridge.web.bodies import beside
 from turnbridge.web.ids import new_id
 from turnbridge.wire.responses import stored
 from turnbridge.wire.responses.decode import decode_items
@@ -23,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 # OpenAI adds a response to its conversation when it completes; one that was cut off has an answer, too.
 ADDED = frozenset({"completed", "incomplete"})
+MANY_ITEMS = 1000
+
 NOTHING_KEPT = (
     "This gateway keeps nothing (PROXY_STORE_TTL_DAYS is 0): send the whole conversation in `input`, "
     "or ask its operator to keep responses."
@@ -119,13 +122,15 @@ class State:
     async def keep(self, past: Past, encoder: ResponseEncoder) -> None:
         """Keep a finished response; if that fails, its client is told so, and has the answer all the same."""
         record = record_of(past, encoder)
+        # New ids for thousands of items take some ten milliseconds.
+        inputs = await beside(lambda: named(past.inputs), large=len(past.inputs) > MANY_ITEMS)
         try:
             # A client that leaves at this moment has its answer kept.
             await asyncio.shield(
                 self.store.add_response(
                     record,
                     continues=past.segment,
-                    inputs=named(past.inputs),
+                    inputs=inputs,
                     outputs=named(encoder.said),
                     conversation=grown(past, encoder),
                 )
