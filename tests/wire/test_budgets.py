@@ -9,7 +9,7 @@ from turnbridge.turn.items import Json, JsonObject
 from turnbridge.wire.chat import decode as chat
 from turnbridge.wire.codex.tools import LONGEST_NAME, ToolNames
 from turnbridge.wire.openai_errors import LONGEST_MESSAGE, LONGEST_PARAM, error_object
-from turnbridge.wire.parameters import LONGEST_STOP
+from turnbridge.wire.parameters import STOP_CHARACTERS
 from turnbridge.wire.responses import decode as responses
 from turnbridge.wire.responses.stored import wishes
 
@@ -89,8 +89,8 @@ def file(name: str, url: str = "https://example.com") -> JsonObject:
         ),
         (
             responses.decode,
-            asked(stop="s" * LONGEST_STOP),
-            asked(stop=["s", "s" * (LONGEST_STOP + 1)]),
+            asked(stop="s" * STOP_CHARACTERS),
+            asked(stop=["s", "s" * (STOP_CHARACTERS + 1)]),
             "string_above_max_length",
             "stop",
         ),

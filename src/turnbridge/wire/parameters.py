@@ -14,7 +14,7 @@ METADATA_VALUE_LENGTH = 512
 # OpenAI's bound on `stop`.
 STOP_SEQUENCES = 4
 # Ours: how much of an answer could be the beginning of one is looked for at every delta, with the square of its length.
-STOP_CHARACTERS = 4_096
+STOP_CHARACTERS = 1_024
 
 # OpenAI's bounds on how a model samples.
 DECIMAL_BOUNDS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
