@@ -266,7 +266,7 @@ async def test_the_login_command_can_be_pasted_by_someone_who_never_used_codex(t
     async with serving(home, **variables) as gateway:
         await gateway.read_until("print(")
         command = gateway.shown(r"Log in, in another terminal:\n\n(.*?)\n\n")
-        refused = await gateway.readiness()
+        refused = await gateway.readiness((home / "data" / "api-key").read_text(encoding="utf-8").strip())
         assert not codex_home.exists(), "nothing is written to a user's home unasked"
         said = await pasted(home, "sh", "-c", f"{command} --with-api-key", stdin="sk-test", **variables)
         assert (codex_home / "auth.json").exists(), said

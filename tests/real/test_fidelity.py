@@ -43,7 +43,7 @@ def whole_request(
         "node_repl_auto_review_required": False,
         "node_repl_disabled": False,
         "turn_started_at_unix_ms": IsInt(),
-        "analytics_enabled": True,
+        "analytics_enabled": False,
         "model": model,
         "reasoning_effort": reasoning["effort"],
         **metadata,

@@ -100,9 +100,11 @@ class Serving:
         assert found, self.printed
         return found[1]
 
-    async def readiness(self) -> httpx2.Response:
+    async def readiness(self, key: str | None = None) -> httpx2.Response:
+        """Ask whether it can run turns; only with the key it tells why not."""
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
         async with httpx2.AsyncClient(trust_env=False) as client:
-            return await client.get(f"{self.url}/readyz")
+            return await client.get(f"{self.url}/readyz", headers=headers)
 
     async def ready(self) -> None:
         while (await self.readiness()).status_code != 200:  # noqa: ASYNC110 - as probes do

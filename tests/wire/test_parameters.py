@@ -72,10 +72,10 @@ from turnbridge.wire import parameters
             Told(InvalidRequest, "Invalid 'stop': a sequence must not be empty.", "invalid_value", "stop"),
         ),
         (
-            lambda: parameters.stop_sequences(["a", "b" * 4097]),
+            lambda: parameters.stop_sequences(["a", "b" * 1025]),
             Told(
                 InvalidRequest,
-                "Invalid 'stop': string too long. Expected at most 4096 characters, but got 4097.",
+                "Invalid 'stop': string too long. Expected at most 1024 characters, but got 1025.",
                 "string_above_max_length",
                 "stop",
             ),

@@ -154,7 +154,7 @@ class Connection:
         self.skipped: Counter[str] = Counter()
         self.broke: Callable[[], None] = ignored
         """Called once if nothing that comes can be understood any more; the owner of the pipe ends it."""
-        self.unanswered: Callable[[], None] = lambda: None
+        self.unanswered: Callable[[], None] = ignored
         """Called whenever an answer has not come in time; the owner of the app-server replaces it."""
 
     async def call(self, method: str, params: Json, result: type[T], *, timeout_s: float | None = None) -> T:
@@ -222,6 +222,8 @@ class Connection:
     def end(self, error: GatewayError) -> None:
         """Fail everybody who waits, now and later."""
         self._ended = error
+        # Those who are told know the connection: they and it must not keep each other in memory.
+        self.broke = self.unanswered = ignored
         for answer, timer in self._calls.values():
             timer.cancel()
             _fail(answer, error)

@@ -185,6 +185,8 @@ class _Lane:
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            # It holds what was kept, megabytes perhaps, and the next one may take a while to come.
+            del job
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with failures_told(FAILURES, but=MISTAKES, describe=_described):
