@@ -73,7 +73,7 @@ FORMER: tuple[Former, ...] = (
     *_renamed("`WORKER_COUNT`.", "PROXY_WORKER_COUNT"),
     *_gone("Codex is started again for as long as the gateway runs.", "WORKER_RESTART_MAX"),
     *_gone("Every request but probes needs the key.", "PROXY_PROTECT_MODELS", "PROXY_USAGE_ALLOW_UNAUTH"),
-    *_gone("Nothing depends on the address of the client but `/metrics`, which trusts no proxy.", "PROXY_TRUST_PROXY"),
+    *_gone("What a client may do does not depend on its address.", "PROXY_TRUST_PROXY"),
     *_gone("There is one way to run it.", "PROXY_ENV", "NODE_ENV", "PROXY_USE_APP_SERVER", "PROXY_ENABLE_RESPONSES"),
     *_gone("`stream` defaults to false, as at OpenAI; SDKs rely on it.", "PROXY_DEFAULT_STREAM"),
     *_gone("It only set a gauge; stop the gateway, or take it out of the load balancer.", "PROXY_MAINTENANCE_MODE"),

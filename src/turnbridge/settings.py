@@ -143,7 +143,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors_allowed_origins: tuple[str, ...] = field(default=(), name="PROXY_CORS_ALLOWED_ORIGINS")
     """Web origins to allow besides loopback, Obsidian and Capacitor; separated by commas, `*` for any."""
     metrics_token: str | None = field(default=None, name="PROXY_METRICS_TOKEN")
-    """The bearer token that `/metrics` asks of everyone. Default: none, and only this machine may read it."""
+    """The bearer token that `/metrics` asks for. Default: none, and it asks for the key."""
     dialect: Literal["auto", "v2", "v2-early", "v1"] = field(default="auto", name="PROXY_APP_SERVER_DIALECT")
     """The protocol to speak with Codex: `v2`, `v2-early` or `v1`. `auto`: the best that it knows."""
     validate_rpc: bool = field(default=False, name="PROXY_VALIDATE_RPC")

@@ -313,12 +313,11 @@ INGRESS = (
     ),
     Requirement(
         id="ingress.metrics.access",
-        sentence="`PROXY_METRICS_TOKEN` is asked of everyone; without one, only programs on this machine read it.",
+        sentence="`/metrics` asks everyone for `PROXY_METRICS_TOKEN`; without one, for the key.",
         source=OURS,
         tests=(
             "tests/web/test_metrics.py::test_a_token_is_asked_of_everyone_and_enough",
-            "tests/web/test_metrics.py::test_without_a_token_metrics_are_readable_from_this_machine",
-            "tests/web/test_metrics.py::test_without_a_token_metrics_are_refused_to_others",
+            "tests/web/test_metrics.py::test_without_a_token_metrics_ask_for_the_key_of_everyone",
         ),
     ),
 )

@@ -81,12 +81,13 @@ def build_app(
         *(route for path in REASONS for route in _both(None, path, refuse)),
         *_kept(handlers, once),
         *_probes(problem, handlers.models),
-        Route("/metrics", metrics_endpoint(metrics, token=metrics_token)),
+        Route("/metrics", metrics_endpoint(metrics)),
     ]
     return wrap(
         Router(routes),
         api_key=api_key,
         metrics=metrics,
+        metrics_token=metrics_token,
         own_names=own_names,
         allowed_origins=allowed_origins,
         exposed_headers=EXPOSED_HEADERS,

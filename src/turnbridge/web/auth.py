@@ -1,12 +1,14 @@
 """The gateway's own keys: every route asks for one, except those that say whether the gateway is well.
 
+No right depends on where a request comes from: behind a reverse proxy on this machine, everybody seems to be here.
+
 Because of the key, a web page that reaches the gateway under a false host name (DNS rebinding) gets nothing but 401.
 The open routes ask for the key too when they are reached under a name that is not the gateway's.
 """
 
 import hashlib
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,9 +23,8 @@ MASKABLE_LENGTH = 12
 
 HOW_TO_GIVE_IT = (
     "Send the header 'Authorization: Bearer YOUR_KEY' (in OpenAI's SDKs: api_key or OPENAI_API_KEY), "
-    "where YOUR_KEY is the PROXY_API_KEY of this server."
+    "where YOUR_KEY is the {setting} of this server."
 )
-
 
 NAME_DIGITS = 8
 """Of a key's digest, as logs show it: enough to tell clients apart, and of no use for finding the key."""
@@ -35,22 +36,22 @@ HOST_ECHO_LIMIT = 100
 class Keys:
     """The keys that are accepted, each with the name of its client, and the brake on guessing them."""
 
-    def __init__(self, api_key: str) -> None:
-        # Several clients may have a key each.
-        keys = [key.strip().encode() for key in api_key.split(",") if key.strip()]
-        if not keys:
+    def __init__(self, keys: Iterable[str], *, setting: str = "PROXY_API_KEY") -> None:
+        """`setting` is where the operator has chosen them."""
+        self._clients = {key: name_of(key) for key in (given.strip().encode() for given in keys) if key}
+        if not self._clients:
             raise ValueError("The API key is empty: anyone could use the gateway.")
-        self._clients = {key: name_of(key) for key in keys}
+        self._help = HOW_TO_GIVE_IT.format(setting=setting)
         self._brake = KeyBrake()
 
     def check(self, scope: Scope) -> str:
         """Return the name of the client whose key a request brings; raises `InvalidApiKey`, or `RateLimited`."""
         given = bearer_token(scope)
         if given is None:
-            raise InvalidApiKey(f"You didn't provide an API key. {HOW_TO_GIVE_IT}")
+            raise InvalidApiKey(f"You didn't provide an API key. {self._help}")
         client = self._judged(scope, given)
         if client is None:
-            raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {HOW_TO_GIVE_IT}")
+            raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {self._help}")
         return client
 
     def recognise(self, scope: Scope) -> str | None:
@@ -78,14 +79,15 @@ class RequireKey:
         *,
         api_key: str,
         open_paths: Collection[str],
-        guarded_paths: Collection[str] = (),
+        other_keys: Mapping[str, Keys] | None = None,
         own_names: Collection[str] = (),
     ) -> None:
-        """`guarded_paths` have a rule of their own; `own_names` are names of the gateway besides its addresses."""
+        """`other_keys` says which paths ask for another key; `own_names` are the gateway's besides its addresses."""
         self._app = app
-        self._keys = Keys(api_key)
+        # Several clients may have a key each.
+        self._keys = Keys(api_key.split(","))
         self._open_paths = frozenset(open_paths)
-        self._guarded_paths = frozenset(guarded_paths)
+        self._other_keys = other_keys or {}
         self._own_names = frozenset(name.lower() for name in own_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,8 +95,8 @@ class RequireKey:
         path = scope["path"]
         if path in self._open_paths:
             context_of(scope).client = self._open(scope)
-        elif path not in self._guarded_paths:
-            context_of(scope).client = self._keys.check(scope)
+        else:
+            context_of(scope).client = self._other_keys.get(path, self._keys).check(scope)
         await self._app(scope, receive, send)
 
     def _open(self, scope: Scope) -> str | None:
@@ -104,7 +106,7 @@ class RequireKey:
             host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
             raise InvalidApiKey(
                 f"The host '{host}' is not a name of this server, which asks for the key then. "
-                f"Use the server's address instead. Or: {HOW_TO_GIVE_IT}"
+                f"Use the server's address instead. Or: {HOW_TO_GIVE_IT.format(setting='PROXY_API_KEY')}"
             )
         return client
 

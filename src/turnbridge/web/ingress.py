@@ -30,7 +30,7 @@ from turnbridge.turn.errors import (
     without_frames,
 )
 from turnbridge.web.access_log import CONTEXT_KEY, RequestContext, context_of, log_request
-from turnbridge.web.auth import RequireKey
+from turnbridge.web.auth import Keys, RequireKey
 from turnbridge.web.cors import AllowOrigins
 from turnbridge.web.headers import encoded, header_value
 from turnbridge.web.ids import new_id
@@ -65,6 +65,7 @@ def wrap(
     *,
     api_key: str,
     metrics: Metrics,
+    metrics_token: str | None = None,
     own_names: Collection[str] = (),
     allowed_origins: Iterable[str] = (),
     exposed_headers: Iterable[str] = (),
@@ -77,8 +78,9 @@ def wrap(
     # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
     router.redirect_slashes = False
     routes = RouteTable(router.routes)
+    other = {METRICS: Keys([metrics_token], setting="PROXY_METRICS_TOKEN")} if metrics_token else {}
     app: ASGIApp = RequireKey(
-        _shortcut(router), api_key=api_key, open_paths=PROBES, guarded_paths=(METRICS,), own_names=own_names
+        _shortcut(router), api_key=api_key, open_paths=PROBES, other_keys=other, own_names=own_names
     )
     app = AllowOrigins(app, origins=allowed_origins, exposed_headers=exposed_headers)
     app = AnswerErrors(app, routes=routes)

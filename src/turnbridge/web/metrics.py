@@ -3,22 +3,15 @@
 Every label takes its values from a fixed list, so that no client can make the number of series grow.
 """
 
-import hmac
 from collections.abc import Awaitable, Callable
 
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
 
-from turnbridge.turn.errors import Forbidden
 from turnbridge.turn.events import Usage
 from turnbridge.web.access_log import Outcome, RequestContext
-from turnbridge.web.auth import bearer_token
-from turnbridge.web.headers import header_value
-from turnbridge.web.key_brake import KeyBrake
-from turnbridge.web.peers import address_of, from_this_machine, names_this_machine
 from turnbridge.web.tallies import Distribution, Tally
 from turnbridge.wire.openai_errors import TABLE
 
@@ -35,16 +28,6 @@ REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 3
 
 FIRST_OUTPUT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 13, 20, 40, 60, 120)
 """Finest where a person starts to notice the wait; the tail is a model that reasons first."""
-
-FROM_THIS_MACHINE = (
-    "Metrics are readable from this machine only, as localhost or by its address, and not through a proxy or by a web "
-    "page. To read them from elsewhere, set PROXY_METRICS_TOKEN on the server, and send it."
-)
-WITH_THE_TOKEN = (
-    "Metrics are readable with 'Authorization: Bearer TOKEN', where TOKEN is the PROXY_METRICS_TOKEN of this server."
-)
-METRICS_READER = "metrics"
-"""The name of whoever has the token."""
 
 
 class Metrics:
@@ -121,32 +104,11 @@ class Metrics:
                 self._tokens.add(kind, count=count)
 
 
-def metrics_endpoint(metrics: Metrics, *, token: str | None) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler of `/metrics`: with `token` for whoever sends it, and nobody else; without, for this machine.
-
-    Behind a reverse proxy on this machine every client seems to be here, so a token leaves no exception for loopback.
-    """
-    expected = token.encode() if token else None
-    brake = KeyBrake()
+def metrics_endpoint(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler of `/metrics`."""
 
     async def serve(request: Request) -> Response:
-        if expected is None:
-            if not _asked_here(request.scope):
-                raise Forbidden(FROM_THIS_MACHINE)
-        else:
-            given = bearer_token(request.scope)
-            if given is None:
-                raise Forbidden(WITH_THE_TOKEN)
-            right = hmac.compare_digest(given, expected)
-            brake.judge(address_of(request.scope), METRICS_READER if right else None)
-            if not right:
-                raise Forbidden(WITH_THE_TOKEN)
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), headers={"content-type": content_type})
 
     return serve
-
-
-def _asked_here(scope: Scope) -> bool:
-    """Tell whether a program on this machine asks, and not a web page in its browser either."""
-    return from_this_machine(scope) and names_this_machine(scope) and header_value(scope, b"origin") is None

@@ -14,9 +14,6 @@ REMEMBERED = 4096
 IPV6_NETWORK_BITS = 64
 """What one IPv6 customer has at least: whoever has one address of it has all of them."""
 
-FORWARDING_HEADERS = (b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip")
-"""What proxies add on behalf of their clients."""
-
 
 def address_of(scope: Scope) -> str:
     """Return the address of a request's peer; nothing if it has none, as on a Unix socket."""
@@ -41,25 +38,6 @@ def is_loopback(address: str) -> bool:
     """Tell whether an address is of this machine alone."""
     found = _parsed(address)
     return found is not None and found.is_loopback
-
-
-def from_this_machine(scope: Scope) -> bool:
-    """Tell whether the client itself, not a proxy on its behalf, is on this machine.
-
-    A proxy on this machine shows itself by its headers, or by HTTP/1.0, in which nginx speaks unless told otherwise; or
-    not at all.
-    """
-    return (
-        is_loopback(address_of(scope))
-        and scope["http_version"] != "1.0"
-        and not any(header_value(scope, name) for name in FORWARDING_HEADERS)
-    )
-
-
-def names_this_machine(scope: Scope) -> bool:
-    """Tell whether the client reached the gateway as `localhost`, or by a loopback address."""
-    host = _host(scope)
-    return host is not None and (_is_localhost(host) or is_loopback(host))
 
 
 def names_us(scope: Scope, names: Container[str]) -> bool:
