@@ -67,15 +67,18 @@ class Inbox:
         """Called once if the notifications are not read; the thread's owner stops the turn."""
 
     def put(self, notes: Sequence[Note], size: int) -> None:
-        """Add notifications of so many bytes, unless so many wait already that nobody seems to read them."""
+        """Add notifications of so many bytes, unless so many wait already that nobody seems to read them.
+
+        What comes in one piece is never too much: nobody can have read a part of it.
+        """
         if self._error is not None:
             return
-        self._unread += size
-        self._notes += notes
         if self._unread >= MOST_UNREAD_BYTES and self._unread - self._in_items() >= MOST_UNREAD_BYTES:
             self.fail(BackendUnavailable("The client read too slowly; the turn was interrupted.", code="slow_reader"))
             self.overflowed()
             return
+        self._unread += size
+        self._notes += notes
         if self._reader is not None and not self._dozing and not _only_opens_a_message(notes):
             self._wake()
 

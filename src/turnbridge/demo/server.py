@@ -26,6 +26,7 @@ from turnbridge.demo.replies import (
     JsonObject,
     Pause,
     Reply,
+    Silence,
     StreamReply,
     Wait,
     error_reply,
@@ -264,38 +265,37 @@ async def _write(reply: StreamReply, ordinal: int, send: Send, abort: Callable[[
             held.clear()
             # Other streams get their turn, and uvloop, which gathers writes, makes this a write of its own.
             await asyncio.sleep(0)
-        match beat:
-            case dict():
-                held += b"event: %b\ndata: %b\n\n" % (str(beat["type"]).encode(), msgspec.json.encode(beat))
-            case Pause(seconds=seconds):
-                await asyncio.sleep(seconds)
-            case Wait(gate=gate):
-                await gate.wait()
-            case Hangup():
-                abort()
-                return
-            case _:
-                assert_never(beat)
+        if isinstance(beat, dict):
+            held += b"event: %b\ndata: %b\n\n" % (str(beat["type"]).encode(), msgspec.json.encode(beat))
+        elif not await _survived(beat, abort):
+            return
     await send({"type": "http.response.body", "body": bytes(held), "more_body": False})
+
+
+async def _survived(silence: Silence, abort: Callable[[], None]) -> bool:
+    """Live through a silence; return whether anything can follow it."""
+    match silence:
+        case Pause(seconds=seconds):
+            await asyncio.sleep(seconds)
+        case Wait(gate=gate):
+            await gate.wait()
+        case Hangup():
+            abort()
+            return False
+        case _:
+            assert_never(silence)
+    return True
 
 
 async def _send_beats(beats: Iterator[Beat], told: list[JsonObject], send: Send, abort: Callable[[], None]) -> None:
     """Send the events of a stream, a message each."""
     for beat in beats:
-        match beat:
-            case dict():
-                told.append(beat)
-                await _send_event(send, beat)
-                await asyncio.sleep(0)
-            case Pause(seconds=seconds):
-                await asyncio.sleep(seconds)
-            case Wait(gate=gate):
-                await gate.wait()
-            case Hangup():
-                abort()
-                return
-            case _:
-                assert_never(beat)
+        if isinstance(beat, dict):
+            told.append(beat)
+            await _send_event(send, beat)
+            await asyncio.sleep(0)
+        elif not await _survived(beat, abort):
+            return
 
 
 async def _send_event(send: Send, event: JsonObject) -> None:

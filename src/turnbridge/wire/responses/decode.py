@@ -191,14 +191,7 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
         case "message":
             return _message(convert(item, schema.MessageItem, param=param), param, parts)
         case "reasoning":
-            thought = convert(item, schema.ReasoningItem, param=param)
-            parts.count(len(thought.summary) + len(thought.content or ()), param=param)
-            return Reasoning(
-                id=thought.id,
-                summary=tuple(piece.text for piece in thought.summary),
-                content=tuple(piece.text for piece in thought.content) if thought.content else None,
-                encrypted=thought.encrypted_content,
-            )
+            return _reasoning(convert(item, schema.ReasoningItem, param=param), param, parts)
         case "function_call":
             call = convert(item, schema.FunctionCallItem, param=param)
             return FunctionCall(
@@ -226,6 +219,16 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
             raise InvalidRequest(
                 f"Items of type '{kind}' cannot be carried to Codex.", code="unsupported_item", param=f"{param}.type"
             )
+
+
+def _reasoning(thought: schema.ReasoningItem, param: str, parts: PartsDecoder) -> Reasoning:
+    parts.count(len(thought.summary) + len(thought.content or ()), param=param)
+    return Reasoning(
+        id=thought.id,
+        summary=tuple(piece.text for piece in thought.summary),
+        content=tuple(piece.text for piece in thought.content) if thought.content else None,
+        encrypted=thought.encrypted_content,
+    )
 
 
 def _raw(item: JsonObject, param: str) -> RawItem:
