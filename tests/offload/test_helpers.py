@@ -118,6 +118,16 @@ async def test_a_helper_that_nobody_needs_ends(monkeypatch: pytest.MonkeyPatch) 
         assert helpers.pids == []
 
 
+async def test_a_pool_that_was_closed_ends_no_helper_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_S", 0.05)
+    async with pool() as helpers:
+        await helpers.run(b"hi")
+    after = asyncio.Event()
+    # What a timer raises before this one fails the test.
+    asyncio.get_running_loop().call_later(module.IDLE_S, after.set)
+    await after.wait()
+
+
 async def test_the_answer_to_a_job_that_was_given_up_is_nobody_elses() -> None:
     async with pool() as helpers:
         first = int(await helpers.run(b"pid"))

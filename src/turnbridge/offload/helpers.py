@@ -81,7 +81,10 @@ class HelperPool:
 
     async def aclose(self) -> None:
         """Kill the helpers; jobs that still run fail."""
+        self._idle.clear()
         for helper in self._helpers:
+            if helper.expiry is not None:
+                helper.expiry.cancel()
             helper.kill()
         for helper in list(self._helpers):
             await asyncio.get_running_loop().run_in_executor(self._threads, helper.reap)
