@@ -240,10 +240,11 @@ LIMITS = (
     ),
     Requirement(
         id="limits.keepalive.whole",
-        sentence="An answer in one piece that takes long begins with blanks, and is still valid JSON.",
+        sentence="A whole answer that takes long begins with blanks once the model has begun, and is valid JSON.",
         source=CLIENTS,
         tests=(
             "tests/real/test_keepalive.py::test_a_whole_answer_that_takes_long_begins_with_blanks_and_is_valid_json",
+            "tests/real/test_keepalive.py::test_a_whole_answer_has_no_blanks_before_the_model_has_said_anything",
             "tests/real/test_keepalive.py::test_the_official_client_does_not_notice_signs_of_life_in_a_chat",
             "tests/real/test_keepalive.py::test_a_whole_answer_that_fails_after_its_first_blank_is_broken_off_and_never_a_good_one",
         ),

@@ -72,6 +72,7 @@ class ScriptedConversation:
     alive: bool = True
     fidelity: str = "exact"
     retrying: bool = False
+    heard: bool = True
     native_tools: bool = False
     failed: asyncio.Future[GatewayError] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import Hangup, Pause, Reply, Wait, answer, message
+from turnbridge.demo.replies import Hangup, Pause, Reply, Wait, answer, message, reasoning
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -51,6 +51,11 @@ async def calm(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) 
 
 def silent_first(gate: asyncio.Event) -> Reply:
     return answer(Wait(gate=gate), message("Well."))
+
+
+def thinking_first(gate: asyncio.Event) -> Reply:
+    """Return an answer of which nothing but its beginning is told until the gate opens."""
+    return answer(reasoning(), Wait(gate=gate), message("Well."))
 
 
 async def lines_until(lines: AsyncIterator[str], mark: str, count: int) -> list[str]:
@@ -114,7 +119,7 @@ async def test_the_official_client_does_not_notice_signs_of_life_in_a_chat(quick
 @BOTH_APIS
 async def test_a_whole_answer_that_takes_long_begins_with_blanks_and_is_valid_json(quick: Bridge, path: str) -> None:
     gate = asyncio.Event()
-    quick.script(silent_first(gate))
+    quick.script(thinking_first(gate))
     async with quick.http.stream("POST", path, json=ASK[path]) as response:
         pieces = response.aiter_bytes()
         async with asyncio.timeout(PATIENCE_S):
@@ -163,7 +168,7 @@ async def test_a_stream_has_no_signs_of_life_while_the_model_speaks(calm: Bridge
 async def test_a_whole_answer_that_fails_after_its_first_blank_is_broken_off_and_never_a_good_one(
     quick: Bridge, path: str
 ) -> None:
-    quick.script(answer(SILENCE, Hangup()))
+    quick.script(answer(reasoning(), SILENCE, Hangup()))
     asking = (
         quick.client.chat.completions.create(model="gpt-5.5", messages=[{"role": "user", "content": "hi"}])
         if path == CHAT
@@ -171,6 +176,16 @@ async def test_a_whole_answer_that_fails_after_its_first_blank_is_broken_off_and
     )
     with pytest.raises(openai.APIConnectionError):
         await asking
+
+
+@BOTH_APIS
+async def test_a_whole_answer_has_no_blanks_before_the_model_has_said_anything(quick: Bridge, path: str) -> None:
+    """Else a provider that never answers could not be told by a status any more."""
+    quick.script(answer(SILENCE, message("Well.")))
+    response = await quick.http.post(path, json=ASK[path])
+    assert (response.status_code, signs_of_life(response)) == (200, 0)
+    quick.script(answer(SILENCE, Hangup()))
+    assert (await quick.http.post(path, json=ASK[path])).status_code == 502
 
 
 def signs_of_life(response: httpx2.Response) -> int:

@@ -103,6 +103,11 @@ class CodexConversation:
         return self._decoder.retrying
 
     @property
+    def heard(self) -> bool:
+        """Tell whether the model has said anything since it was last asked."""
+        return self._decoder.heard
+
+    @property
     def native_tools(self) -> bool:
         """Tell whether the model's tool mode is left alone here."""
         return not self._worker.spec.direct_tools

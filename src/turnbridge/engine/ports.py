@@ -32,6 +32,11 @@ class Conversation(Protocol):
         ...
 
     @property
+    def heard(self) -> bool:
+        """Tell whether the model has said anything since it was last asked, if only that it begins to think."""
+        ...
+
+    @property
     def native_tools(self) -> bool:
         """Tell whether the model calls functions in a way of its own here, and not one by one."""
         ...

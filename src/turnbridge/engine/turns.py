@@ -60,6 +60,11 @@ class Served:
         """Tell whether a provider that has just failed is asked again."""
         return any(conversation.retrying for conversation in self.conversations)
 
+    @property
+    def heard(self) -> bool:
+        """Tell whether the model has said anything yet."""
+        return any(conversation.heard for conversation in self.conversations)
+
 
 class TurnRunner:
     """Runs turns on a backend. Closing the iterator of a run interrupts its turn in Codex."""

@@ -34,10 +34,9 @@ THREAD_HEADER = "x-turnbridge-thread"
 # Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
 FIDELITY_HEADER = "x-turnbridge-fidelity"
 
-# JSON may begin with blanks, after which there is no status to fail with. So the first one comes late: with the default
-# interval after 48 seconds. Codex needs 45 to find out that no WebSocket to the provider can be opened; proxies and
-# load balancers hang up after 50 or 60.
-INTERVALS_BEFORE_BLANKS = 3.2
+# JSON may begin with blanks, after which there is no status to fail with. Most answers are there before the third
+# interval, with a status and all headers.
+INTERVALS_BEFORE_BLANKS = 2
 BLANK = b" "
 
 # How often a client that does not read is looked for.
@@ -161,8 +160,14 @@ class TurnResponse:
         return interval if interval is None or self._streamed else interval * INTERVALS_BEFORE_BLANKS
 
     def _is_undecided(self, outlet: "_Outlet") -> bool:
-        """Tell whether the provider is failing while the answer has no status yet, which is then kept for the error."""
-        return not outlet.started and self._served.retrying
+        """Tell whether the answer has no status yet, and should keep it for an error that may come.
+
+        That is while the provider fails; and for a whole answer as long as the model has not said anything, since one
+        that never will cannot be told from one that is slow.
+        """
+        if outlet.started:
+            return False
+        return self._served.retrying or not (self._streamed or self._served.heard)
 
     async def _keep_alive(self, outlet: "_Outlet") -> None:
         """Say something whenever nothing has been said for a while, so that nobody on the way hangs up."""

@@ -22,6 +22,8 @@ from turnbridge.wire.codex_json import levels
 
 # Codex reads no JSON that is nested so deep.
 UNREADABLE_LEVELS = 128
+# What a model begins to say or do.
+MODELS_ITEMS = ("agentMessage", "reasoning", "webSearch")
 
 # Items that show Codex acting by itself. The recipe switches all of them off; if one comes, the recipe has failed.
 HOST_ACTIONS = frozenset(
@@ -80,13 +82,15 @@ class TurnDecoder:
         """Whether a response of the model's is under way, which may bring more calls."""
         self.turn_id: str | None = None
         """Which turn is followed; nothing is, as long as that is not known."""
+        self.heard = False
+        """Whether the model has said anything since it was last asked: until then, nobody knows that it is there."""
         self.ended = False
 
     def resume(self) -> None:
         """Go on after the outputs of the calls have been given; usage is counted anew."""
         self._usage = ev.Usage()
         self._retries.succeeded()
-        self.ended = False
+        self.heard = self.ended = False
 
     @property
     def retrying(self) -> bool:
@@ -139,6 +143,7 @@ class TurnDecoder:
     ) -> list[ev.TurnEvent]:
         if not isinstance(note, schema.ErrorReported):
             self._retries.succeeded()
+        self.heard = self.heard or _is_the_models(note)
         match note:
             case schema.AgentMessageDelta():
                 return self._text(note.item_id, note.delta)
@@ -368,6 +373,13 @@ def _joined(parts: list[schema.RawPart]) -> tuple[str, tuple[JsonObject, ...]]:
             annotations.append(moved)
         text += part.text
     return text, tuple(annotations)
+
+
+def _is_the_models(note: schema.Notification | schema.ToolCallAsked) -> bool:
+    """Tell whether only a model that answers can have caused this; Codex tells of a client's outputs, too."""
+    if isinstance(note, schema.ItemStarted):
+        return note.item.type in MODELS_ITEMS
+    return not isinstance(note, schema.RawItemCompleted | schema.ErrorReported | schema.ToolCallAsked)
 
 
 def _is_readable(arguments: str) -> bool:
