@@ -35,12 +35,15 @@ def _locked(file: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _stopped(server: int) -> Iterator[None]:
     pids = [server, *descendants(server)]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        _signal(pids, signal.SIGSTOP)
         yield
     finally:
-        for pid in pids:
-            # A connection of its own may have ended meanwhile.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        _signal(pids, signal.SIGCONT)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        # A connection may have ended meanwhile, and its process with it.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
