@@ -90,7 +90,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     timeout_ms: AtLeastOne = field(default=3_600_000, name="PROXY_TIMEOUT_MS")
     """How long a turn may take as a whole."""
     idle_timeout_ms: AtLeastOne = field(default=900_000, name="PROXY_IDLE_TIMEOUT_MS")
-    """How long the model may be silent within a turn."""
+    """How long the model may be silent within a turn; a third of it until the first sign of the provider."""
     connect_timeout_ms: Count = field(default=10_000, name="PROXY_CONNECT_TIMEOUT_MS")
     """How long Codex may go on retrying a provider that fails; checked when an attempt fails."""
     max_turns: AtLeastOne = field(default=64, name="PROXY_MAX_TURNS")

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.anyio
 class Conversation:
     """A conversation that can only fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heard: bool = True) -> None:
+        self.heard = heard
         self.failed: asyncio.Future[GatewayError] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: GatewayError) -> None:
@@ -36,3 +37,22 @@ async def test_a_turn_ends_in_time_though_its_client_was_waited_for_in_between()
     clock.stop()
     assert isinstance(error, TurnTimeout)
     assert "longer than 1.5 seconds" in error.message
+
+
+@pytest.mark.parametrize(
+    ("heard", "within_s", "told"),
+    [(False, 0.3, "provider sent nothing for 0.2 seconds"), (True, 0.9, "silent for 0.6 seconds")],
+)
+async def test_a_provider_has_a_third_of_the_idle_timeout_for_its_first_sign(
+    heard: bool, within_s: float, told: str
+) -> None:
+    conversation = Conversation(heard=heard)
+    clock = TurnClock(Watch(Patience(silence_s=0.6, whole_s=60)), conversation)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    clock.wait()
+    error = await asyncio.wait_for(conversation.failed, 20)
+    clock.stop()
+    assert loop.time() - began >= within_s / 1.5
+    assert isinstance(error, TurnTimeout)
+    assert told in error.message

@@ -384,7 +384,10 @@ async def test_a_defect_is_not_dressed_up_as_a_failed_turn_and_still_gives_the_c
 
 @pytest.mark.parametrize(
     ("patience", "words"),
-    [(Patience(silence_s=0.05, whole_s=60), "silent for 0.05 seconds"), (Patience(silence_s=60, whole_s=0.05), "0.05")],
+    [
+        (Patience(silence_s=0.15, whole_s=60), "sent nothing for 0.05 seconds"),
+        (Patience(silence_s=60, whole_s=0.05), "0.05"),
+    ],
     ids=["silence", "whole"],
 )
 async def test_a_turn_that_takes_too_long_fails_and_is_given_up(patience: Patience, words: str) -> None:

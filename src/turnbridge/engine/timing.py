@@ -14,6 +14,15 @@ class Patience:
     silence_s: float
     whole_s: float
 
+    @property
+    def first_sign_s(self) -> float:
+        """Return how long the provider may take before its first sign.
+
+        A model that thinks has begun to answer. One that has not may be loading, or its provider hangs: Codex tells
+        neither. At the default of 15 minutes for silence this is 5, which is less than SDKs wait for an answer (10).
+        """
+        return self.silence_s / 3
+
 
 class Watch:
     """Watches the time of every turn that runs, and can end them all."""
@@ -75,16 +84,23 @@ class TurnClock:
         """End a turn whose time is up; else come back when it could be."""
         now = self._loop.time()
         waiting_since = self._waiting_since
-        silence = (now if waiting_since is None else waiting_since) + self._watch.patience.silence_s
+        patience, begun = self._watch.patience, self._conversation.heard
+        allowed = patience.silence_s if begun else patience.first_sign_s
+        silence = (now if waiting_since is None else waiting_since) + allowed
         if waiting_since is not None and now >= min(silence, self._end):
-            self.fail(self._too_late(silent=silence < self._end))
+            self.fail(self._too_late(silent=silence < self._end, begun=begun))
             return
         # A client that is waited for has no time to keep: once the turn's end is past, `wait` looks at it.
         due = silence if now >= self._end else min(silence, self._end)
         self._timer = self._loop.call_at(due, self._look)
 
-    def _too_late(self, *, silent: bool) -> TurnTimeout:
+    def _too_late(self, *, silent: bool, begun: bool) -> TurnTimeout:
         patience = self._watch.patience
+        if silent and not begun:
+            return TurnTimeout(
+                f"The provider sent nothing for {patience.first_sign_s:g} seconds; the turn was interrupted. "
+                "Check that the provider is up, or raise PROXY_IDLE_TIMEOUT_MS if its models need longer to begin."
+            )
         if silent:
             return TurnTimeout(f"The model was silent for {patience.silence_s:g} seconds; the turn was interrupted.")
         return TurnTimeout(f"The turn took longer than {patience.whole_s:g} seconds and was interrupted.")
