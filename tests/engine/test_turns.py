@@ -385,7 +385,7 @@ async def test_a_defect_is_not_dressed_up_as_a_failed_turn_and_still_gives_the_c
 @pytest.mark.parametrize(
     ("patience", "words"),
     [
-        (Patience(silence_s=0.15, whole_s=60), "sent nothing for 0.05 seconds"),
+        (Patience(silence_s=0.05, whole_s=60), "silent for 0.05 seconds"),
         (Patience(silence_s=60, whole_s=0.05), "0.05"),
     ],
     ids=["silence", "whole"],

@@ -133,7 +133,7 @@ async def test_a_turn_whose_time_is_up_is_interrupted_and_its_client_told_once(
 
 @pytest.mark.parametrize(
     ("reply", "words"),
-    [(silent, "silent for 1 seconds"), (talkative, "longer than 2.5 seconds")],
+    [(silent, "sent nothing for 0.333 seconds"), (talkative, "longer than 2.5 seconds")],
     ids=["silence", "whole"],
 )
 async def test_the_error_says_which_time_is_up(strict: Bridge, reply: Callable[[], Reply], words: str) -> None:

@@ -98,7 +98,7 @@ class TurnClock:
         patience = self._watch.patience
         if silent and not begun:
             return TurnTimeout(
-                f"The provider sent nothing for {patience.first_sign_s:g} seconds; the turn was interrupted. "
+                f"The provider sent nothing for {patience.first_sign_s:.3g} seconds; the turn was interrupted. "
                 "Check that the provider is up, or raise PROXY_IDLE_TIMEOUT_MS if its models need longer to begin."
             )
         if silent:
