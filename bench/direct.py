@@ -9,14 +9,19 @@ from pathlib import Path
 import codex_cli_bin
 
 from bench.client import MODEL, TIMEOUT_S, Timed
-from turnbridge.appserver.connection import Note
-from turnbridge.appserver.home import provider_overrides
-from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
-from turnbridge.turn.items import Item, Message, Role, TextPart
+from turnbridge.codex.process.connection import Note
+from turnbridge.codex.process.home import provider_overrides
+from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
+from turnbridge.codex.protocol import messages as schema
+from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, turn_start_params
+from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.turn.items import (
+    Item,
+    Message,
+    Role,
+    TextPart,
+)
 from turnbridge.turn.request import TurnRequest
-from turnbridge.wire.codex import schema
-from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, turn_start_params
-from turnbridge.wire.codex.tools import ToolNames
 
 
 class Direct:

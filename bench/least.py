@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bench.client import MODEL
 from bench.direct import Threads, app_server, said
 from bench.serving import serve
+from turnbridge.api.shared import sse
+from turnbridge.codex.protocol import messages as schema
 from turnbridge.turn.items import Role
-from turnbridge.wire import sse
-from turnbridge.wire.codex import schema
 
 HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache, no-transform")]
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from bench.client import CHAT, MODEL, RESPONSES, pieces
 from bench.serving import serve
-from turnbridge.demo.replies import answer, message
+from turnbridge.scripted_model.replies import answer, message
 
 ASKED = re.compile(rb'\\"deltas\\": *(\d+)')
 HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]

@@ -6,7 +6,7 @@ import sys
 
 from starlette.types import ASGIApp
 
-from turnbridge.web.serving import HttpServer
+from turnbridge.web.server.http_server import HttpServer
 
 BACKLOG = 2048
 

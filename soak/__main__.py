@@ -24,7 +24,7 @@ from soak.load import KINDS, REQUEST_TIMEOUT_S, Clients
 from soak.model import respond
 from soak.report import Bounds, Report
 from soak.watch import Sample, Watcher
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.scripted_model.server import ScriptedModel
 
 WORKERS = 2
 # Few, so that every app-server is replaced several times.

@@ -3,7 +3,14 @@
 import json
 from dataclasses import asdict, dataclass
 
-from turnbridge.demo.replies import Pause, Reply, answer, error_reply, function_call, message
+from turnbridge.scripted_model.replies import (
+    Pause,
+    Reply,
+    answer,
+    error_reply,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import Json, JsonObject
 
 PREFIX = "soak "

@@ -1,7 +1,7 @@
 """`turnbridge serve`, with a pool that looks after its app-servers more often: minutes then hold what takes hours."""
 
-from turnbridge.appserver import pool
-from turnbridge.cli import app
+from turnbridge.cli.main import app
+from turnbridge.codex.process import pool
 
 WATCH_INTERVAL_S = 1.0
 PROBE_TIMEOUT_S = 3.0

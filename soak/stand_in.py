@@ -5,7 +5,7 @@ from pathlib import Path
 
 import codex_cli_bin
 
-from turnbridge.selfcheck import HOME_PREFIX
+from turnbridge.codex.self_check import HOME_PREFIX
 
 
 def stand_in(directory: Path, script: str) -> Path:

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.strategies import DataObject
 
-from turnbridge import selfcheck
-from turnbridge.appserver import capabilities, pool
-from turnbridge.appserver.worker import start_worker
-from turnbridge.codex import codex_with
-from turnbridge.settings import load_settings
+from turnbridge.codex import self_check as selfcheck
+from turnbridge.codex.process import binary as capabilities
+from turnbridge.codex.process import pool
+from turnbridge.codex.process.worker import start_worker
+from turnbridge.codex.setup import codex_with
+from turnbridge.settings.fields import load_settings
 
 # How long an example takes says more about the machine than about the code. The examples are always the same, so that a
 # run tells of the tree and not of chance; `--hypothesis-profile=curious` looks for others.

@@ -13,11 +13,11 @@ from codex_cli_bin import bundled_codex_path
 
 from tests.support.gateway import API_KEY, listening, settings_for_tests
 from tests.support.login import chatgpt_login
-from turnbridge.appserver import pool as pool_module
+from turnbridge.app import REASON_FOR_OTHERS
 from turnbridge.bootstrap import KEY_FILE, running_gateway, stored_key
-from turnbridge.demo.replies import answer, message
-from turnbridge.demo.server import ScriptedModel, in_order
-from turnbridge.web.app import REASON_FOR_OTHERS
+from turnbridge.codex.process import pool as pool_module
+from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.server import ScriptedModel, in_order
 
 PATIENCE_S = 40
 """After this a test has failed."""

@@ -10,7 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnbridge import tokens
-from turnbridge.tokens import CHUNK_CHARACTERS, EXACT_CHARACTERS, SHA256, WORDS, OpenAITokenizer
+from turnbridge.tokens import (
+    CHUNK_CHARACTERS,
+    EXACT_CHARACTERS,
+    SHA256,
+    WORDS,
+    OpenAITokenizer,
+)
 
 TOKENIZER = OpenAITokenizer()
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -15,13 +15,13 @@ import click
 from msgspec import structs
 
 from tests.compat.requirements import AREAS
-from turnbridge.appserver.home import KEPT_CONFIG_KEYS
-from turnbridge.cli import app
-from turnbridge.former_settings import FORMER
-from turnbridge.settings import Settings
+from turnbridge.api.shared.errors import TABLE, error_headers, status_of
+from turnbridge.cli.main import app
+from turnbridge.codex.process.home import KEPT_CONFIG_KEYS
+from turnbridge.codex.protocol import errors as codex_errors
+from turnbridge.settings.fields import Settings
+from turnbridge.settings.former import FORMER
 from turnbridge.turn.errors import GatewayError
-from turnbridge.wire.codex import errors as codex_errors
-from turnbridge.wire.openai_errors import TABLE, error_headers, status_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -78,8 +78,10 @@ def _described(name: str, command: click.Command) -> Iterator[str]:
     if options := [option for option in command.params if isinstance(option, click.Option)]:
         yield _table(("option", "what it does"), [(f"`{', '.join(one.opts)}`", one.help or "") for one in options])
     if isinstance(command, click.Group):
-        for below, each in command.commands.items():
-            yield from _described(f"{name} {below}", each)
+        context = click.Context(command)
+        for below in command.list_commands(context):
+            if (each := command.get_command(context, below)) is not None:
+                yield from _described(f"{name} {below}", each)
 
 
 def errors() -> str:

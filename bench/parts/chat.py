@@ -10,8 +10,8 @@ from bench.client import DELTAS, Client, pieces
 from bench.processes import cpu_seconds, gateway
 from bench.report import Goal, Section, table
 from soak.gateway import GatewayProcess
-from turnbridge.demo.replies import Reply, answer, message
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.scripted_model.replies import Reply, answer, message
+from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
 
 TITLE = "A chat of ten turns, warm and replayed"

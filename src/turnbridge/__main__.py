@@ -1,5 +1,5 @@
 """`python -m turnbridge`"""
 
-from turnbridge.cli import app
+from turnbridge.cli.main import app
 
 app()

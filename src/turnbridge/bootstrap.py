@@ -12,21 +12,29 @@ from pathlib import Path
 import structlog
 from starlette.types import ASGIApp
 
-from turnbridge.appserver.backend import CodexBackend
-from turnbridge.appserver.files import write_private
-from turnbridge.appserver.pool import Pool
-from turnbridge.codex import codex_pools
+from turnbridge.api.chat.stored_routes import StoredChats
+from turnbridge.api.generation import Generation, GenerationRules
+from turnbridge.api.models import Models
+from turnbridge.api.responses.background import BackgroundRuns
+from turnbridge.api.responses.conversations import Conversations
+from turnbridge.api.responses.state import State
+from turnbridge.api.responses.stored_routes import StoredResponses
+from turnbridge.app import Handlers, build_app
+from turnbridge.codex.process.backend import CodexBackend
+from turnbridge.codex.process.home import write_private
+from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.setup import codex_pools
 from turnbridge.engine.admission import Admission, AdmissionRules
+from turnbridge.engine.parked_turns import ParkedTurns
 from turnbridge.engine.ports import Backend, Judge, MediaLoader
-from turnbridge.engine.timing import Patience, Watch
-from turnbridge.engine.tool_calls import OpenCalls
+from turnbridge.engine.turn_clock import Patience, Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.offload.schemas import SchemaJudge
-from turnbridge.settings import Settings
+from turnbridge.settings.fields import Settings
 from turnbridge.store.open import SqlStore, guarded_store, store_url
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.trace.pipe import TracePipe
@@ -35,18 +43,10 @@ from turnbridge.trace.trace import Trace
 from turnbridge.trace.web import TraceHttp
 from turnbridge.trace.writer import TraceFile
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
-from turnbridge.web.access_log import context_of
-from turnbridge.web.app import Handlers, build_app
-from turnbridge.web.background import BackgroundRuns
-from turnbridge.web.conversations import Conversations
-from turnbridge.web.generation import Generation, GenerationRules
-from turnbridge.web.metrics import Metrics
-from turnbridge.web.models import Models
-from turnbridge.web.rate_limit import RequestRates
-from turnbridge.web.serving import STOP_GRACE_S
-from turnbridge.web.state import State
-from turnbridge.web.stored_chats import StoredChats
-from turnbridge.web.stored_responses import StoredResponses
+from turnbridge.web.middleware.access_log import context_of
+from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.middleware.rate_limit import RequestRates
+from turnbridge.web.server.http_server import STOP_GRACE_S
 from turnbridge.web.turns import Timing
 
 log = structlog.get_logger(__name__)
@@ -70,7 +70,7 @@ class Gateway:
 
     app: ASGIApp
     pool: Pool
-    calls: OpenCalls
+    calls: ParkedTurns
     warm: WarmThreads
     admission: Admission
     watch: Watch
@@ -107,7 +107,7 @@ class Parts:
     backend: Backend
     media: MediaLoader
     judge: Judge
-    calls: OpenCalls
+    calls: ParkedTurns
     warm: WarmThreads
     rates: RequestRates | None
     trace: Trace | None
@@ -128,7 +128,7 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     stack.push_async_callback(media.aclose)
     judge = SchemaJudge()
     stack.push_async_callback(judge.aclose)
-    calls = OpenCalls(ttl_s=settings.parked_turn_ttl_s)
+    calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
     warm = WarmThreads(_warm_rules(settings))
     stack.callback(warm.close)

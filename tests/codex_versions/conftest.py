@@ -7,9 +7,9 @@ import pytest
 
 from tests.codex_versions.installed import OLDEST, installed_codex
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import error_reply
-from turnbridge.demo.server import ScriptedModel
-from turnbridge.wire.codex.capabilities import Dialect
+from turnbridge.codex.protocol.capabilities import Dialect
+from turnbridge.scripted_model.replies import error_reply
+from turnbridge.scripted_model.server import ScriptedModel
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,14 @@
 import asyncio
 
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import Pause, Wait, answer, message
+from turnbridge.codex.legacy.flat_history import BUILT_IN, NO_WORKSPACE
+from turnbridge.scripted_model.replies import (
+    Pause,
+    Wait,
+    answer,
+    message,
+)
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.wire.codex.flat_turn import BUILT_IN, NO_WORKSPACE
 
 MODEL = "gpt-5.2"
 

@@ -23,11 +23,19 @@ from tests.codex_versions.seen import LATE, unhurried
 from tests.codex_versions.test_host import attempts
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.appserver.capabilities import examine
-from turnbridge.demo.replies import OutputItem, Wait, answer, custom_tool_call, error_reply, function_call, message
+from turnbridge.codex.legacy.tool_blocks import example_call
+from turnbridge.codex.process.binary import examine
+from turnbridge.codex.protocol.capabilities import Dialect
+from turnbridge.scripted_model.replies import (
+    OutputItem,
+    Wait,
+    answer,
+    custom_tool_call,
+    error_reply,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.wire.codex.capabilities import Dialect
-from turnbridge.wire.tool_text.blocks import example_call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

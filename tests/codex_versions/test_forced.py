@@ -7,8 +7,8 @@ import codex_cli_bin
 import pytest
 
 from tests.support.gateway import running_bridge
-from turnbridge.appserver.worker import CodexSpec, start_worker
-from turnbridge.demo.replies import answer, function_call, message
+from turnbridge.codex.process.worker import CodexSpec, start_worker
+from turnbridge.scripted_model.replies import answer, function_call, message
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

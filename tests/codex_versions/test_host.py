@@ -7,10 +7,21 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.codex_versions.seen import MODEL, as_seen, serve_another_turn, text
+from tests.codex_versions.seen import (
+    MODEL,
+    as_seen,
+    serve_another_turn,
+    text,
+)
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import OutputItem, answer, custom_tool_call, function_call, message
+from turnbridge.scripted_model.replies import (
+    OutputItem,
+    answer,
+    custom_tool_call,
+    function_call,
+    message,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

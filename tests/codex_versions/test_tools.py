@@ -5,12 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.codex_versions.seen import BUILT_IN_TOOLS, MODEL, as_seen, text
+from tests.codex_versions.seen import (
+    BUILT_IN_TOOLS,
+    MODEL,
+    as_seen,
+    text,
+)
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import answer, function_call, message
+from turnbridge.codex.legacy.flat_history import PREAMBLE
+from turnbridge.codex.legacy.tool_blocks import example_call
+from turnbridge.scripted_model.replies import answer, function_call, message
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.wire.flat_history import PREAMBLE
-from turnbridge.wire.tool_text.blocks import example_call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

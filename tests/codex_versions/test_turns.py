@@ -9,10 +9,20 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputParam
 
-from tests.codex_versions.seen import BUILT_IN_TOOLS, LATE, MODEL, as_seen, image, serve_another_turn, text, unhurried
+from tests.codex_versions.seen import (
+    BUILT_IN_TOOLS,
+    LATE,
+    MODEL,
+    as_seen,
+    image,
+    serve_another_turn,
+    text,
+    unhurried,
+)
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import (
+from turnbridge.codex.legacy.flat_history import PREAMBLE
+from turnbridge.scripted_model.replies import (
     Hangup,
     Reply,
     StreamReply,
@@ -24,7 +34,6 @@ from turnbridge.demo.replies import (
     message,
     reasoning,
 )
-from turnbridge.wire.flat_history import PREAMBLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -35,7 +35,7 @@ ITEMS = (
         source=RESPONSES,
         tests=(
             "tests/real/test_fidelity.py::test_the_model_sees_exactly_what_the_client_sent",
-            "tests/wire/codex/test_encode.py::test_a_thread_starts_with_the_clients_instructions_and_verbosity",
+            "tests/codex/protocol/test_encode.py::test_a_thread_starts_with_the_clients_instructions_and_verbosity",
         ),
         divergence="The model sees them as a first developer message: Codex sends its prompt that way.",
     ),
@@ -55,7 +55,7 @@ ITEMS = (
         source=OURS,
         tests=(
             "tests/real/test_fidelity.py::test_the_model_sees_exactly_what_the_client_sent",
-            "tests/wire/codex/test_encode.py::test_every_item_is_injected_as_the_model_would_see_it",
+            "tests/codex/protocol/test_encode.py::test_every_item_is_injected_as_the_model_would_see_it",
         ),
     ),
     Requirement(
@@ -63,23 +63,23 @@ ITEMS = (
         sentence="Every shape of `input` that the official SDK can send is understood: text, bare messages, parts.",
         source=RESPONSES,
         tests=(
-            "tests/wire/responses/test_decode.py::test_a_text_is_a_message_of_the_user",
-            "tests/wire/responses/test_decode.py::test_every_shape_of_input_means_what_it_says",
-            "tests/wire/test_parts.py::test_every_kind_of_text_is_text",
+            "tests/api/responses/test_decode.py::test_a_text_is_a_message_of_the_user",
+            "tests/api/responses/test_decode.py::test_every_shape_of_input_means_what_it_says",
+            "tests/api/shared/test_parts.py::test_every_kind_of_text_is_text",
         ),
     ),
     Requirement(
         id="items.shapes.chat",
         sentence="Every shape of message that the official SDK can send is understood, legacy function calls too.",
         source=CHAT,
-        tests=("tests/wire/chat/test_decode.py::test_every_shape_of_message_means_what_it_says",),
+        tests=("tests/api/chat/test_decode.py::test_every_shape_of_message_means_what_it_says",),
     ),
     Requirement(
         id="items.uncarried",
         sentence="An item that Codex cannot carry is a 400 that names its place.",
         source=OURS,
         tests=(
-            "tests/wire/responses/test_decode.py::test_an_item_that_codex_cannot_carry_is_named",
+            "tests/api/responses/test_decode.py::test_an_item_that_codex_cannot_carry_is_named",
             "tests/real/test_fidelity.py::test_what_codex_would_drop_or_invent_is_refused",
         ),
         divergence="Items of tools that run at OpenAI (computer, code interpreter, MCP and so on) are refused.",
@@ -90,8 +90,8 @@ ITEMS = (
         source=RESPONSES,
         tests=(
             "tests/real/test_state_responses.py::test_references_to_items_resolve",
-            "tests/wire/responses/test_stored.py::test_a_reference_becomes_what_it_refers_to",
-            "tests/wire/responses/test_stored.py::test_a_reference_to_nothing_is_named_with_its_place",
+            "tests/api/responses/test_stored.py::test_a_reference_becomes_what_it_refers_to",
+            "tests/api/responses/test_stored.py::test_a_reference_to_nothing_is_named_with_its_place",
         ),
     ),
     Requirement(
@@ -134,7 +134,7 @@ ITEMS = (
         source=OURS,
         tests=(
             "tests/real/test_fidelity.py::test_the_model_sees_exactly_what_the_client_sent",
-            "tests/wire/responses/test_decode.py::test_fields_of_items_that_codex_does_not_carry_are_named_once",
+            "tests/api/responses/test_decode.py::test_fields_of_items_that_codex_does_not_carry_are_named_once",
         ),
     ),
     Requirement(
@@ -142,7 +142,7 @@ ITEMS = (
         sentence="A call without its output, or an output without its call, is a 400 in OpenAI's words.",
         source=FUNCTIONS,
         tests=(
-            "tests/wire/test_pairing.py::test_what_has_no_counterpart_is_refused_in_openais_words",
+            "tests/api/shared/test_call_pairing.py::test_what_has_no_counterpart_is_refused_in_openais_words",
             "tests/real/test_fidelity.py::test_what_codex_would_drop_or_invent_is_refused",
         ),
     ),
@@ -171,7 +171,7 @@ CHAT_ANSWERS = (
         tests=(
             "tests/real/test_answers.py::test_a_chat_completion_is_whole",
             "tests/real/test_answers.py::test_both_answers_are_what_the_sdks_types_demand",
-            "tests/wire/chat/test_encode.py::test_the_official_client_knows_every_field_of_every_chunk",
+            "tests/api/chat/test_encode.py::test_the_official_client_knows_every_field_of_every_chunk",
         ),
         divergence="`reasoning_content` is added, which many clients show; `system_fingerprint` is left out.",
     ),
@@ -181,7 +181,7 @@ CHAT_ANSWERS = (
         source=CHAT_STREAM,
         tests=(
             "tests/real/test_answers.py::test_a_chat_completion_is_the_fold_of_its_stream",
-            "tests/wire/chat/test_encode.py::test_the_stream_alone_rebuilds_the_completion",
+            "tests/api/chat/test_encode.py::test_the_stream_alone_rebuilds_the_completion",
         ),
     ),
     Requirement(
@@ -189,7 +189,7 @@ CHAT_ANSWERS = (
         sentence="`finish_reason` is `stop`, `length`, `content_filter` or `tool_calls`, as the turn ended.",
         source=CHAT,
         tests=(
-            "tests/wire/chat/test_encode.py::test_the_end_of_a_turn_is_a_reason_to_finish",
+            "tests/api/chat/test_encode.py::test_the_end_of_a_turn_is_a_reason_to_finish",
             "tests/real/test_errors.py::test_an_answer_that_the_provider_cut_short_is_incomplete",
             "tests/real/test_tools.py::test_calls_are_streamed_on_chat_with_their_heads_in_the_first_fragments",
         ),
@@ -200,7 +200,7 @@ CHAT_ANSWERS = (
         source=OURS,
         tests=(
             "tests/real/test_answers.py::test_two_messages_are_one_chat_text_with_a_blank_line_between",
-            "tests/wire/chat/test_encode.py::test_the_texts_are_the_models_with_blank_lines_between_them",
+            "tests/api/chat/test_encode.py::test_the_texts_are_the_models_with_blank_lines_between_them",
         ),
     ),
     Requirement(
@@ -210,7 +210,7 @@ CHAT_ANSWERS = (
         tests=(
             "tests/real/test_answers.py::test_citations_arrive_in_a_chat_completion",
             "tests/real/test_answers.py::test_citations_arrive_in_a_chat_stream",
-            "tests/wire/chat/test_encode.py::test_a_citation_points_at_its_place_in_the_whole_text",
+            "tests/api/chat/test_encode.py::test_a_citation_points_at_its_place_in_the_whole_text",
         ),
     ),
     Requirement(
@@ -233,7 +233,7 @@ RESPONSE_ANSWERS = (
         tests=(
             "tests/real/test_answers.py::test_the_envelope_of_a_response_holds_every_field_at_the_value_in_force",
             "tests/real/test_parameters.py::test_what_is_in_force_is_shown_in_the_envelope",
-            "tests/wire/responses/test_encode.py::test_the_envelope_shows_what_is_in_force",
+            "tests/api/responses/test_encode.py::test_the_envelope_shows_what_is_in_force",
         ),
         divergence="`temperature` and `top_p` are 1, whatever was asked: so it was run.",
     ),
@@ -243,7 +243,7 @@ RESPONSE_ANSWERS = (
         source=CLIENTS,
         tests=(
             "tests/real/test_answers.py::test_both_answers_are_what_the_sdks_types_demand",
-            "tests/wire/responses/test_encode.py::test_the_official_client_knows_every_field_of_every_event",
+            "tests/api/responses/test_encode.py::test_the_official_client_knows_every_field_of_every_event",
         ),
         divergence="Except `store` and both penalties, which strict clients want.",
     ),
@@ -253,7 +253,7 @@ RESPONSE_ANSWERS = (
         source=RESPONSES_STREAM,
         tests=(
             "tests/real/test_answers.py::test_a_response_is_the_fold_of_its_stream",
-            "tests/wire/responses/test_encode.py::test_the_stream_alone_rebuilds_the_response",
+            "tests/api/responses/test_encode.py::test_the_stream_alone_rebuilds_the_response",
         ),
     ),
     Requirement(
@@ -263,7 +263,7 @@ RESPONSE_ANSWERS = (
         tests=(
             "tests/real/test_errors.py::test_an_answer_that_the_provider_cut_short_is_incomplete",
             "tests/real/test_errors.py::test_a_stream_that_the_provider_cut_short_ends_as_incomplete",
-            "tests/wire/responses/test_encode.py::test_an_answer_that_is_cut_off_is_closed_as_incomplete",
+            "tests/api/responses/test_encode.py::test_an_answer_that_is_cut_off_is_closed_as_incomplete",
         ),
     ),
     Requirement(
@@ -278,7 +278,7 @@ RESPONSE_ANSWERS = (
         source=RESPONSES,
         tests=(
             "tests/real/test_parameters.py::test_what_would_change_the_answers_meaning_is_refused",
-            "tests/wire/responses/test_decode.py::test_a_bad_request_is_refused_by_code_and_place",
+            "tests/api/responses/test_decode.py::test_a_bad_request_is_refused_by_code_and_place",
         ),
         divergence="Stored prompts live at OpenAI.",
     ),

@@ -220,7 +220,7 @@ MODEL_NAMES = (
         source=MODELS,
         tests=(
             "tests/real/test_models_route.py::test_the_list_holds_what_codex_knows_of_its_visible_models",
-            "tests/appserver/test_worker.py::test_models_have_their_true_context_windows",
+            "tests/codex/process/test_worker.py::test_models_have_their_true_context_windows",
         ),
         divergence="The object has more fields than OpenAI's, and `created` is 0.",
     ),
@@ -273,7 +273,7 @@ MODEL_NAMES = (
             "tests/engine/test_models.py::test_a_name_without_a_model_of_its_own_gets_the_default",
             "tests/engine/test_models.py::test_a_default_model_that_codex_does_not_offer_is_not_replaced_by_another",
             "tests/real/test_configured_model.py::test_the_operators_choice_wins_over_the_configuration",
-            "tests/appserver/test_worker.py::test_models_have_their_true_context_windows",
+            "tests/codex/process/test_worker.py::test_models_have_their_true_context_windows",
         ),
     ),
     Requirement(

@@ -1,6 +1,11 @@
 """Promises about what is kept, what is bounded, and what happens when something breaks or ends."""
 
-from tests.compat.requirement import CLIENTS, OURS, RATE_LIMITS, Requirement
+from tests.compat.requirement import (
+    CLIENTS,
+    OURS,
+    RATE_LIMITS,
+    Requirement,
+)
 
 THREADS = (
     Requirement(
@@ -147,7 +152,7 @@ LIMITS = (
         source=OURS,
         tests=(
             "tests/hostile/test_big_bodies.py::test_no_body_keeps_others_waiting",
-            "tests/wire/test_body_budget.py::test_what_nobody_sends_is_refused",
+            "tests/api/shared/test_body_budget.py::test_what_nobody_sends_is_refused",
         ),
     ),
     Requirement(
@@ -168,10 +173,10 @@ LIMITS = (
         sentence="`PROXY_RATE_LIMIT` bounds the requests of each key; one too many is a 429 with `Retry-After`.",
         source=RATE_LIMITS,
         tests=(
-            "tests/web/test_rate_limit.py::test_every_answer_tells_what_remains_and_one_too_many_is_told_when_to_come_back",
-            "tests/web/test_rate_limit.py::test_each_key_has_limits_of_its_own",
+            "tests/web/middleware/test_rate_limit.py::test_every_answer_tells_what_remains_and_one_too_many_is_told_when_to_come_back",
+            "tests/web/middleware/test_rate_limit.py::test_each_key_has_limits_of_its_own",
             "tests/real/test_idempotency.py::test_a_key_that_goes_too_far_is_told_so_as_the_sdk_understands_it",
-            "tests/web/test_rate_limit.py::test_requests_at_the_same_time_get_no_more_than_the_limit",
+            "tests/web/middleware/test_rate_limit.py::test_requests_at_the_same_time_get_no_more_than_the_limit",
         ),
     ),
     Requirement(
@@ -179,8 +184,8 @@ LIMITS = (
         sentence="Each answer has OpenAI's `x-ratelimit-*` headers for requests.",
         source=RATE_LIMITS,
         tests=(
-            "tests/web/test_rate_limit.py::test_every_answer_tells_what_remains_and_one_too_many_is_told_when_to_come_back",
-            "tests/web/test_rate_limit.py::test_a_duration_is_written_as_openai_does",
+            "tests/web/middleware/test_rate_limit.py::test_every_answer_tells_what_remains_and_one_too_many_is_told_when_to_come_back",
+            "tests/web/middleware/test_rate_limit.py::test_a_duration_is_written_as_openai_does",
         ),
         divergence="Tokens are not limited here, so there are no such headers for them.",
     ),
@@ -189,9 +194,9 @@ LIMITS = (
         sentence="Replicas that share a Redis count together; one that cannot reach it counts alone.",
         source=OURS,
         tests=(
-            "tests/web/test_rate_limit.py::test_replicas_that_share_a_redis_count_together",
-            "tests/web/test_rate_limit.py::test_a_replica_counts_alone_while_it_cannot_reach_the_redis",
-            "tests/web/test_rate_limit.py::test_a_redis_that_does_not_answer_holds_nobody_up",
+            "tests/web/middleware/test_rate_limit.py::test_replicas_that_share_a_redis_count_together",
+            "tests/web/middleware/test_rate_limit.py::test_a_replica_counts_alone_while_it_cannot_reach_the_redis",
+            "tests/web/middleware/test_rate_limit.py::test_a_redis_that_does_not_answer_holds_nobody_up",
         ),
     ),
     Requirement(
@@ -270,10 +275,10 @@ LIMITS = (
         sentence="A client that stops asking or reading half-way holds nothing for ever: 408 for a body, else closed.",
         source=OURS,
         tests=(
-            "tests/web/test_silent_clients.py::test_a_body_that_stops_coming_is_told_so_and_its_connection_closed",
-            "tests/web/test_silent_clients.py::test_a_body_that_comes_slowly_may_take_as_long_as_it_likes",
-            "tests/web/test_silent_clients.py::test_a_connection_on_which_no_whole_request_comes_is_closed",
-            "tests/web/test_unread_answers.py::test_who_takes_nothing_of_an_answer_any_more_is_given_up",
+            "tests/web/server/test_silent_clients.py::test_a_body_that_stops_coming_is_told_so_and_its_connection_closed",
+            "tests/web/server/test_silent_clients.py::test_a_body_that_comes_slowly_may_take_as_long_as_it_likes",
+            "tests/web/server/test_silent_clients.py::test_a_connection_on_which_no_whole_request_comes_is_closed",
+            "tests/web/server/test_unread_answers.py::test_who_takes_nothing_of_an_answer_any_more_is_given_up",
         ),
     ),
     Requirement(
@@ -291,8 +296,8 @@ LIMITS = (
         sentence="Another body under the same key is a 400; a failure is not kept.",
         source=OURS,
         tests=(
-            "tests/web/test_idempotency.py::test_another_body_under_the_same_key_is_refused",
-            "tests/web/test_idempotency.py::test_what_failed_is_not_kept",
+            "tests/web/middleware/test_idempotency.py::test_another_body_under_the_same_key_is_refused",
+            "tests/web/middleware/test_idempotency.py::test_what_failed_is_not_kept",
         ),
     ),
 )
@@ -354,7 +359,7 @@ FAULTS = (
         source=OURS,
         tests=(
             "tests/faults/test_bad_codex.py::test_an_internal_error_of_codex_is_the_servers_fault",
-            "tests/wire/codex/test_errors.py::test_a_defect_of_codex_is_no_fault_of_the_prompt",
+            "tests/codex/protocol/test_errors.py::test_a_defect_of_codex_is_no_fault_of_the_prompt",
         ),
     ),
     Requirement(
@@ -372,7 +377,7 @@ FAULTS = (
         source=OURS,
         tests=(
             "tests/faults/test_bad_codex.py::test_what_concerns_no_turn_harms_none",
-            "tests/appserver/test_connection.py::test_a_line_that_cannot_be_read_is_counted_and_harms_nothing",
+            "tests/codex/process/test_connection.py::test_a_line_that_cannot_be_read_is_counted_and_harms_nothing",
         ),
     ),
     Requirement(
@@ -397,8 +402,8 @@ FAULTS = (
         sentence="What keeps dying is started less and less often, and never given up.",
         source=OURS,
         tests=(
-            "tests/appserver/test_pool.py::test_what_cannot_be_started_is_tried_less_and_less_often",
-            "tests/appserver/test_pool.py::test_what_dies_before_it_can_serve_is_started_less_and_less_often",
+            "tests/codex/process/test_pool.py::test_what_cannot_be_started_is_tried_less_and_less_often",
+            "tests/codex/process/test_pool.py::test_what_dies_before_it_can_serve_is_started_less_and_less_often",
         ),
     ),
     Requirement(
@@ -406,7 +411,7 @@ FAULTS = (
         sentence="A Codex in reserve takes the place of one that died, at once.",
         source=OURS,
         tests=(
-            "tests/appserver/test_pool.py::test_a_crash_is_made_good_by_the_reserve_and_the_reserve_by_a_new_start",
+            "tests/codex/process/test_pool.py::test_a_crash_is_made_good_by_the_reserve_and_the_reserve_by_a_new_start",
         ),
     ),
     Requirement(
@@ -418,8 +423,8 @@ FAULTS = (
             "tests/real/test_recycling.py::test_a_turn_that_runs_on_a_replaced_app_server_is_finished_there",
             "tests/real/test_recycling.py::test_a_turn_that_waits_for_its_client_on_a_replaced_app_server_is_served",
             "tests/real/test_recycling.py::test_a_conversation_whose_thread_was_kept_on_a_replaced_app_server_goes_on_by_a_replay",
-            "tests/appserver/test_pool.py::test_an_app_server_that_has_had_its_threads_is_replaced_and_ends",
-            "tests/appserver/test_pool.py::test_an_app_server_that_has_grown_too_old_or_too_large_is_replaced_when_it_is_next_looked_at",
+            "tests/codex/process/test_pool.py::test_an_app_server_that_has_had_its_threads_is_replaced_and_ends",
+            "tests/codex/process/test_pool.py::test_an_app_server_that_has_grown_too_old_or_too_large_is_replaced_when_it_is_next_looked_at",
         ),
     ),
     Requirement(
@@ -427,8 +432,8 @@ FAULTS = (
         sentence="SIGTERM and SIGINT end everything cleanly, also while Codex starts or hangs.",
         source=OURS,
         tests=(
-            "tests/test_cli.py::test_a_signal_ends_everything_cleanly",
-            "tests/test_cli.py::test_a_codex_that_hangs_does_not_outlive_the_gateway",
+            "tests/cli/test_serve.py::test_a_signal_ends_everything_cleanly",
+            "tests/cli/test_serve.py::test_a_codex_that_hangs_does_not_outlive_the_gateway",
         ),
     ),
     Requirement(
@@ -439,7 +444,7 @@ FAULTS = (
             "tests/faults/test_shutdown.py::test_no_codex_survives_a_gateway_that_is_killed",
             "tests/faults/test_shutdown.py::test_no_codex_survives_a_gateway_that_is_killed_as_it_starts",
             "tests/faults/test_orphans.py::test_nothing_of_codex_survives_the_gateway",
-            "tests/appserver/test_process.py::test_every_child_ends_within_its_bound",
+            "tests/codex/process/test_process.py::test_every_child_ends_within_its_bound",
         ),
     ),
     Requirement(
@@ -484,9 +489,9 @@ FAULTS = (
         sentence="The tests notice when another Codex binary speaks another protocol.",
         source=OURS,
         tests=(
-            "tests/wire/codex/test_schema.py::test_we_can_read_whatever_codex_may_send",
-            "tests/wire/codex/test_encode.py::test_the_binary_knows_everything_that_it_is_sent",
-            "tests/wire/codex/test_recordings.py::test_the_binary_still_says_what_was_recorded",
+            "tests/codex/protocol/test_messages.py::test_we_can_read_whatever_codex_may_send",
+            "tests/codex/protocol/test_encode.py::test_the_binary_knows_everything_that_it_is_sent",
+            "tests/codex/protocol/test_recordings.py::test_the_binary_still_says_what_was_recorded",
         ),
     ),
 )

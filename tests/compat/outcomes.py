@@ -45,7 +45,7 @@ USAGE = (
         sentence="A turn that failed before its first count claims no usage.",
         source=OURS,
         tests=(
-            "tests/wire/responses/test_encode.py::test_a_failure_keeps_its_code_and_claims_no_usage_that_nobody_counted",
+            "tests/api/responses/test_encode.py::test_a_failure_keeps_its_code_and_claims_no_usage_that_nobody_counted",
         ),
     ),
 )
@@ -56,7 +56,7 @@ FAILURES = (
         sentence="Every error is OpenAI's object, with message, type, param and code.",
         source=ERRORS,
         tests=(
-            "tests/wire/test_openai_errors.py::test_each_error_has_its_status_type_and_code",
+            "tests/api/shared/test_errors.py::test_each_error_has_its_status_type_and_code",
             "tests/real/test_errors.py::test_a_malformed_request_is_told_what_is_wrong_and_where",
         ),
     ),
@@ -72,7 +72,7 @@ FAILURES = (
         source=RATE_LIMITS,
         tests=(
             "tests/real/test_errors.py::test_a_failure_before_any_output_is_a_status",
-            "tests/wire/codex/test_errors.py::test_the_wait_that_a_message_names_is_read",
+            "tests/codex/protocol/test_errors.py::test_the_wait_that_a_message_names_is_read",
         ),
     ),
     Requirement(
@@ -80,8 +80,8 @@ FAILURES = (
         sentence="One table maps every name that Codex has for a failure.",
         source=OURS,
         tests=(
-            "tests/wire/codex/test_errors.py::test_every_name_that_the_binary_may_give_an_error_is_in_the_table",
-            "tests/wire/codex/test_errors.py::test_each_error_of_codex_is_told_as_what_it_means",
+            "tests/codex/protocol/test_errors.py::test_every_name_that_the_binary_may_give_an_error_is_in_the_table",
+            "tests/codex/protocol/test_errors.py::test_each_error_of_codex_is_told_as_what_it_means",
         ),
     ),
     Requirement(
@@ -90,7 +90,7 @@ FAILURES = (
         source=ERRORS,
         tests=(
             "tests/real/test_errors.py::test_a_failure_before_any_output_is_a_status",
-            "tests/wire/codex/test_errors.py::test_a_body_of_the_provider_is_a_bad_request_in_its_own_words",
+            "tests/codex/protocol/test_errors.py::test_a_body_of_the_provider_is_a_bad_request_in_its_own_words",
         ),
     ),
     Requirement(
@@ -99,7 +99,7 @@ FAILURES = (
         source=CLIENTS,
         tests=(
             "tests/real/test_structured.py::test_an_answer_that_still_does_not_conform_is_an_error_that_no_sdk_retries",
-            "tests/wire/test_openai_errors.py::test_each_error_has_its_status_type_and_code",
+            "tests/api/shared/test_errors.py::test_each_error_has_its_status_type_and_code",
         ),
     ),
     Requirement(
@@ -113,8 +113,8 @@ FAILURES = (
         sentence="A history that Codex shortens by itself is `context_length_exceeded`, never a success.",
         source=OURS,
         tests=(
-            "tests/wire/codex/test_decode.py::test_a_history_that_codex_shortens_by_itself_is_too_long",
-            "tests/wire/codex/test_decode.py::test_a_client_may_allow_codex_to_shorten_the_history",
+            "tests/codex/protocol/test_decode.py::test_a_history_that_codex_shortens_by_itself_is_too_long",
+            "tests/codex/protocol/test_decode.py::test_a_client_may_allow_codex_to_shorten_the_history",
         ),
     ),
     Requirement(
@@ -147,7 +147,7 @@ FAILURES = (
         id="errors.refusal",
         sentence="A refusal that Codex does not pass on is a 400 `refusal`, never an empty answer.",
         source=CHAT,
-        tests=("tests/wire/codex/test_recordings.py::test_a_recorded_turn_becomes_exactly_these_events",),
+        tests=("tests/codex/protocol/test_recordings.py::test_a_recorded_turn_becomes_exactly_these_events",),
         divergence="OpenAI answers with the words of the refusal; Codex drops them.",
     ),
     Requirement(
@@ -156,7 +156,7 @@ FAILURES = (
         source=ERRORS,
         tests=(
             "tests/real/test_errors.py::test_a_malformed_request_is_told_what_is_wrong_and_where",
-            "tests/wire/test_validation.py::test_a_wrong_value_is_named_by_its_place",
+            "tests/api/shared/test_validation.py::test_a_wrong_value_is_named_by_its_place",
         ),
     ),
     Requirement(
@@ -165,13 +165,13 @@ FAILURES = (
         source=OURS,
         tests=(
             "tests/real/test_errors.py::test_a_body_over_the_limit_is_refused",
-            "tests/web/test_ingress_body.py::test_a_body_announced_as_too_large_is_refused_unread",
+            "tests/web/middleware/test_ingress_body.py::test_a_body_announced_as_too_large_is_refused_unread",
         ),
     ),
     Requirement(
         id="errors.own-defect",
         sentence="A defect of the gateway's is a 500 with the request id; its cause is only in the log.",
         source=OURS,
-        tests=("tests/web/test_ingress.py::test_a_defect_is_logged_with_its_cause_and_told_without_it",),
+        tests=("tests/web/middleware/test_ingress.py::test_a_defect_is_logged_with_its_cause_and_told_without_it",),
     ),
 )

@@ -1,6 +1,12 @@
 """Promises about starting the gateway, its HTTP side, and the machine that it runs on."""
 
-from tests.compat.requirement import CLIENTS, DEBUGGING, ERRORS, OURS, Requirement
+from tests.compat.requirement import (
+    CLIENTS,
+    DEBUGGING,
+    ERRORS,
+    OURS,
+    Requirement,
+)
 
 START = (
     Requirement(
@@ -8,7 +14,7 @@ START = (
         sentence="The demo runs the real Codex without an account, and prints a curl line and Python that work.",
         source=OURS,
         tests=(
-            "tests/test_cli.py::test_what_is_printed_can_be_pasted",
+            "tests/cli/test_serve.py::test_what_is_printed_can_be_pasted",
             "tests/docs/test_docs.py::test_the_readme_shows_what_the_demo_prints",
         ),
     ),
@@ -26,7 +32,7 @@ START = (
         id="start.again",
         sentence="A second start has the same key, and examines Codex no more; it writes only to its data directory.",
         source=OURS,
-        tests=("tests/test_cli.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",),
+        tests=("tests/cli/test_serve.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",),
     ),
     Requirement(
         id="start.own-home",
@@ -36,7 +42,7 @@ START = (
         ),
         source=OURS,
         tests=(
-            "tests/appserver/test_home.py::test_only_models_providers_and_login_come_along",
+            "tests/codex/process/test_home.py::test_only_models_providers_and_login_come_along",
             "tests/real/test_host_safety.py::test_behind_the_gateway_it_falls_into_none",
             "tests/real/test_host_safety.py::test_the_users_choice_of_an_effort_counts_and_the_answer_says_so",
         ),
@@ -46,8 +52,8 @@ START = (
         sentence="Nothing is written to the user's Codex home, but the login that Codex itself renews.",
         source=OURS,
         tests=(
-            "tests/appserver/test_home.py::test_nothing_is_written_to_the_users_home",
-            "tests/appserver/test_home.py::test_the_login_is_a_link_that_is_written_through",
+            "tests/codex/process/test_home.py::test_nothing_is_written_to_the_users_home",
+            "tests/codex/process/test_home.py::test_the_login_is_a_link_that_is_written_through",
             "tests/test_bootstrap.py::test_a_login_serves_the_next_request_and_nothing_else_of_the_users_comes_along",
         ),
     ),
@@ -56,8 +62,8 @@ START = (
         sentence="The gateway's own home keeps no sessions, which would slow down each turn, and no endless log.",
         source=OURS,
         tests=(
-            "tests/appserver/test_home.py::test_an_empty_sessions_folder_is_removed",
-            "tests/appserver/test_home.py::test_the_log_database_is_bounded",
+            "tests/codex/process/test_home.py::test_an_empty_sessions_folder_is_removed",
+            "tests/codex/process/test_home.py::test_the_log_database_is_bounded",
         ),
     ),
     Requirement(
@@ -76,7 +82,7 @@ START = (
         id="start.login-command",
         sentence="That command can be pasted, also without a Codex home and with spaces in paths; it is printed first.",
         source=OURS,
-        tests=("tests/test_cli.py::test_the_login_command_can_be_pasted_by_someone_who_never_used_codex",),
+        tests=("tests/cli/test_serve.py::test_the_login_command_can_be_pasted_by_someone_who_never_used_codex",),
     ),
     Requirement(
         id="start.proxy",
@@ -84,14 +90,14 @@ START = (
         source=OURS,
         tests=(
             "tests/real/test_outside_connections.py::test_the_demo_calls_nobody_and_is_ready_behind_any_proxy",
-            "tests/appserver/test_environment.py::test_loopback_is_reached_without_a_proxy_besides_what_the_user_lists",
+            "tests/codex/process/test_environment.py::test_loopback_is_reached_without_a_proxy_besides_what_the_user_lists",
         ),
     ),
     Requirement(
         id="start.unheard",
         sentence="That nobody can read what it prints or logs does not keep the gateway from serving.",
         source=OURS,
-        tests=("tests/test_cli.py::test_it_serves_also_if_nobody_can_read_what_it_writes",),
+        tests=("tests/cli/test_serve.py::test_it_serves_also_if_nobody_can_read_what_it_writes",),
     ),
     Requirement(
         id="start.reasons",
@@ -121,8 +127,8 @@ START = (
         sentence="A variable that looks like a setting and is none is reported, with the nearest name.",
         source=OURS,
         tests=(
-            "tests/test_settings.py::test_a_name_that_is_no_setting_is_reported_with_the_nearest_one",
-            "tests/test_cli.py::test_what_is_printed_can_be_pasted",
+            "tests/settings/test_settings.py::test_a_name_that_is_no_setting_is_reported_with_the_nearest_one",
+            "tests/cli/test_serve.py::test_what_is_printed_can_be_pasted",
         ),
     ),
     Requirement(
@@ -130,8 +136,8 @@ START = (
         sentence="An empty variable is an unset one.",
         source=OURS,
         tests=(
-            "tests/test_settings.py::test_an_empty_variable_is_an_unset_one",
-            "tests/test_settings.py::test_an_empty_text_in_the_file_is_unset_too",
+            "tests/settings/test_settings.py::test_an_empty_variable_is_an_unset_one",
+            "tests/settings/test_settings.py::test_an_empty_text_in_the_file_is_unset_too",
         ),
     ),
     Requirement(
@@ -139,11 +145,11 @@ START = (
         sentence="A bad value is refused at the start by the name of its setting.",
         source=OURS,
         tests=(
-            "tests/test_settings.py::test_a_bad_value_is_refused_with_the_name_of_its_setting_and_what_it_expects",
-            "tests/test_cli.py::test_a_bad_setting_is_refused_by_its_name_without_a_traceback",
-            "tests/test_cli.py::test_a_host_that_has_no_address_is_named_before_anything_else_is_asked_for",
-            "tests/test_settings.py::test_a_program_without_a_slash_is_looked_for_on_the_path",
-            "tests/test_settings.py::test_a_user_without_a_home_directory_is_told_what_to_set",
+            "tests/settings/test_settings.py::test_a_bad_value_is_refused_with_the_name_of_its_setting_and_what_it_expects",
+            "tests/cli/test_serve.py::test_a_bad_setting_is_refused_by_its_name_without_a_traceback",
+            "tests/cli/test_serve.py::test_a_host_that_has_no_address_is_named_before_anything_else_is_asked_for",
+            "tests/settings/test_settings.py::test_a_program_without_a_slash_is_looked_for_on_the_path",
+            "tests/settings/test_settings.py::test_a_user_without_a_home_directory_is_told_what_to_set",
         ),
     ),
 )
@@ -161,9 +167,9 @@ INGRESS = (
         source=OURS,
         tests=(
             "tests/real/test_ingress_routes.py::test_probes_need_no_key",
-            "tests/web/test_auth.py::test_probes_are_open_to_whoever_knows_a_name_of_the_server",
-            "tests/web/test_auth.py::test_under_another_name_probes_ask_for_the_key_too",
-            "tests/web/test_auth.py::test_open_routes_are_reached_by_their_exact_path_only",
+            "tests/web/middleware/test_auth.py::test_probes_are_open_to_whoever_knows_a_name_of_the_server",
+            "tests/web/middleware/test_auth.py::test_under_another_name_probes_ask_for_the_key_too",
+            "tests/web/middleware/test_auth.py::test_open_routes_are_reached_by_their_exact_path_only",
         ),
     ),
     Requirement(
@@ -176,7 +182,9 @@ INGRESS = (
         id="ingress.old-http",
         sentence="An HTTP/1.0 client gets no chunks; an answer without a length ends with the connection.",
         source=CLIENTS,
-        tests=("tests/web/test_request_heads.py::test_an_http_1_0_client_gets_no_chunks_and_the_end_by_the_close",),
+        tests=(
+            "tests/web/server/test_request_heads.py::test_an_http_1_0_client_gets_no_chunks_and_the_end_by_the_close",
+        ),
     ),
     Requirement(
         id="ingress.websockets",
@@ -198,7 +206,9 @@ INGRESS = (
         id="ingress.offers",
         sentence="A client that offers HTTP/2 in plain text, as Java's own does, is answered in HTTP/1.1.",
         source=CLIENTS,
-        tests=("tests/web/test_http_protocol.py::test_a_request_that_offers_http_2_keeps_its_body_in_any_pieces",),
+        tests=(
+            "tests/web/server/test_http_protocol.py::test_a_request_that_offers_http_2_keeps_its_body_in_any_pieces",
+        ),
     ),
     Requirement(
         id="ingress.request-id",
@@ -207,7 +217,7 @@ INGRESS = (
         tests=(
             "tests/real/test_ingress_routes.py::test_a_clients_request_id_comes_back",
             "tests/real/test_ingress_routes.py::test_every_answer_has_a_request_id_that_the_sdk_can_tell",
-            "tests/web/test_ingress.py::test_any_other_request_id_is_replaced_by_a_fresh_one",
+            "tests/web/middleware/test_ingress.py::test_any_other_request_id_is_replaced_by_a_fresh_one",
         ),
     ),
     Requirement(
@@ -216,9 +226,9 @@ INGRESS = (
         source=CLIENTS,
         tests=(
             "tests/real/test_ingress_routes.py::test_a_wrong_key_is_an_authentication_error",
-            "tests/web/test_auth.py::test_without_a_key_the_client_is_told_how_to_give_it",
-            "tests/web/test_auth.py::test_a_key_that_is_nearly_right_is_wrong",
-            "tests/web/test_auth.py::test_an_unknown_path_asks_for_the_key_too",
+            "tests/web/middleware/test_auth.py::test_without_a_key_the_client_is_told_how_to_give_it",
+            "tests/web/middleware/test_auth.py::test_a_key_that_is_nearly_right_is_wrong",
+            "tests/web/middleware/test_auth.py::test_an_unknown_path_asks_for_the_key_too",
         ),
     ),
     Requirement(
@@ -227,7 +237,7 @@ INGRESS = (
         source=OURS,
         tests=(
             "tests/test_bootstrap.py::test_the_key_is_made_once_and_for_its_user_only",
-            "tests/test_cli.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",
+            "tests/cli/test_serve.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",
         ),
     ),
     Requirement(
@@ -235,8 +245,8 @@ INGRESS = (
         sentence="A key that the user chose is never printed, and a generated one to a terminal only.",
         source=OURS,
         tests=(
-            "tests/test_cli.py::test_a_key_that_the_user_chose_is_not_printed",
-            "tests/test_cli.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",
+            "tests/cli/test_serve.py::test_a_key_that_the_user_chose_is_not_printed",
+            "tests/cli/test_serve.py::test_a_second_start_has_the_same_key_and_knows_its_codex_already",
             "tests/docs/test_docs.py::test_the_readme_shows_what_the_demo_prints",
         ),
     ),
@@ -245,9 +255,9 @@ INGRESS = (
         sentence="It listens on 127.0.0.1, and elsewhere only with a key that the user chose.",
         source=OURS,
         tests=(
-            "tests/test_settings.py::test_without_any_choice_the_gateway_is_private_and_uses_the_users_codex",
-            "tests/test_cli.py::test_other_addresses_than_loopback_need_a_key_that_the_user_chose",
-            "tests/test_cli.py::test_an_empty_key_in_the_file_is_not_one_that_the_user_chose",
+            "tests/settings/test_settings.py::test_without_any_choice_the_gateway_is_private_and_uses_the_users_codex",
+            "tests/cli/test_serve.py::test_other_addresses_than_loopback_need_a_key_that_the_user_chose",
+            "tests/cli/test_serve.py::test_an_empty_key_in_the_file_is_not_one_that_the_user_chose",
         ),
     ),
     Requirement(
@@ -256,9 +266,9 @@ INGRESS = (
         source=OURS,
         tests=(
             "tests/hostile/test_logs.py::test_each_line_names_the_client_and_its_peer",
-            "tests/web/test_access_log.py::test_the_line_tells_who_waited_how_long_for_what",
-            "tests/web/test_access_log.py::test_an_error_told_inside_the_stream_is_a_failure_though_the_status_was_200",
-            "tests/web/test_access_log.py::test_a_client_that_leaves_mid_stream_is_logged_as_gone",
+            "tests/web/middleware/test_access_log.py::test_the_line_tells_who_waited_how_long_for_what",
+            "tests/web/middleware/test_access_log.py::test_an_error_told_inside_the_stream_is_a_failure_though_the_status_was_200",
+            "tests/web/middleware/test_access_log.py::test_a_client_that_leaves_mid_stream_is_logged_as_gone",
         ),
     ),
     Requirement(
@@ -267,11 +277,11 @@ INGRESS = (
         source=OURS,
         tests=(
             "tests/compat/test_promises.py::test_the_log_holds_nothing_of_questions_and_answers",
-            "tests/web/test_access_log.py::test_the_line_tells_who_waited_how_long_for_what",
-            "tests/web/test_access_log.py::test_an_unknown_path_is_not_logged_but_called_other",
-            "tests/test_logs.py::test_secrets_are_replaced_at_any_depth_and_counts_are_not",
-            "tests/test_logs.py::test_a_traceback_is_written_without_local_variables",
-            "tests/test_logs.py::test_a_key_is_removed_wherever_a_client_has_put_it",
+            "tests/web/middleware/test_access_log.py::test_the_line_tells_who_waited_how_long_for_what",
+            "tests/web/middleware/test_access_log.py::test_an_unknown_path_is_not_logged_but_called_other",
+            "tests/logs/test_logs.py::test_secrets_are_replaced_at_any_depth_and_counts_are_not",
+            "tests/logs/test_logs.py::test_a_traceback_is_written_without_local_variables",
+            "tests/logs/test_logs.py::test_a_key_is_removed_wherever_a_client_has_put_it",
         ),
     ),
     Requirement(
@@ -279,8 +289,8 @@ INGRESS = (
         sentence="Pages on loopback, Obsidian and those that the operator names may call; others may not.",
         source=CLIENTS,
         tests=(
-            "tests/web/test_cors.py::test_a_page_of_an_allowed_origin_can_read_the_answer",
-            "tests/web/test_cors.py::test_a_page_of_any_other_origin_is_served_but_cannot_read_the_answer",
+            "tests/web/middleware/test_cors.py::test_a_page_of_an_allowed_origin_can_read_the_answer",
+            "tests/web/middleware/test_cors.py::test_a_page_of_any_other_origin_is_served_but_cannot_read_the_answer",
             "tests/real/test_ingress_routes.py::test_another_page_may_not_even_preflight",
         ),
     ),
@@ -299,7 +309,7 @@ INGRESS = (
         source=OURS,
         tests=(
             "tests/real/test_ingress_routes.py::test_metrics_count_requests_times_tokens_and_errors",
-            "tests/web/test_metrics.py::test_metrics_speak_openmetrics_to_those_who_ask",
+            "tests/web/middleware/test_metrics.py::test_metrics_speak_openmetrics_to_those_who_ask",
         ),
     ),
     Requirement(
@@ -307,8 +317,8 @@ INGRESS = (
         sentence="Its labels are bounded: routes by template, errors by known codes.",
         source=OURS,
         tests=(
-            "tests/web/test_metrics.py::test_requests_are_counted_by_template_status_and_outcome",
-            "tests/web/test_metrics.py::test_errors_are_counted_by_known_codes_only",
+            "tests/web/middleware/test_metrics.py::test_requests_are_counted_by_template_status_and_outcome",
+            "tests/web/middleware/test_metrics.py::test_errors_are_counted_by_known_codes_only",
         ),
     ),
     Requirement(
@@ -316,8 +326,8 @@ INGRESS = (
         sentence="`/metrics` asks everyone for `PROXY_METRICS_TOKEN`; without one, for the key.",
         source=OURS,
         tests=(
-            "tests/web/test_metrics.py::test_a_token_is_asked_of_everyone_and_enough",
-            "tests/web/test_metrics.py::test_without_a_token_metrics_ask_for_the_key_of_everyone",
+            "tests/web/middleware/test_metrics.py::test_a_token_is_asked_of_everyone_and_enough",
+            "tests/web/middleware/test_metrics.py::test_without_a_token_metrics_ask_for_the_key_of_everyone",
         ),
     ),
 )
@@ -355,8 +365,8 @@ SAFETY = (
         sentence="A turn in which Codex acts on the host all the same is stopped.",
         source=OURS,
         tests=(
-            "tests/wire/codex/test_decode.py::test_a_turn_in_which_codex_acts_on_the_host_is_stopped",
-            "tests/wire/codex/test_schema.py::test_every_kind_of_item_is_known_to_be_an_action_on_the_host_or_not",
+            "tests/codex/protocol/test_decode.py::test_a_turn_in_which_codex_acts_on_the_host_is_stopped",
+            "tests/codex/protocol/test_messages.py::test_every_kind_of_item_is_known_to_be_an_action_on_the_host_or_not",
         ),
     ),
     Requirement(
@@ -365,9 +375,9 @@ SAFETY = (
         source=OURS,
         tests=(
             "tests/compat/test_promises.py::test_a_request_of_codexs_that_is_declined_is_counted_and_logged",
-            "tests/appserver/test_connection.py::test_a_request_of_codexs_is_declined_at_once",
-            "tests/wire/codex/test_schema.py::test_every_request_of_codex_is_declined_or_knowingly_refused",
-            "tests/wire/codex/test_schema.py::test_codex_understands_each_decline",
+            "tests/codex/process/test_connection.py::test_a_request_of_codexs_is_declined_at_once",
+            "tests/codex/protocol/test_messages.py::test_every_request_of_codex_is_declined_or_knowingly_refused",
+            "tests/codex/protocol/test_messages.py::test_codex_understands_each_decline",
         ),
     ),
     Requirement(
@@ -375,9 +385,9 @@ SAFETY = (
         sentence="Every feature of Codex's that could act is switched off, and the binary knows each switch.",
         source=OURS,
         tests=(
-            "tests/wire/codex/test_encode.py::test_a_thread_starts_with_the_whole_recipe",
-            "tests/wire/codex/test_encode.py::test_the_binary_has_every_feature_that_is_switched_off",
-            "tests/wire/codex/test_encode.py::test_every_model_of_the_binary_loses_its_extras_and_nothing_else",
+            "tests/codex/protocol/test_encode.py::test_a_thread_starts_with_the_whole_recipe",
+            "tests/codex/protocol/test_encode.py::test_the_binary_has_every_feature_that_is_switched_off",
+            "tests/codex/protocol/test_encode.py::test_every_model_of_the_binary_loses_its_extras_and_nothing_else",
         ),
     ),
     Requirement(
@@ -396,7 +406,7 @@ SAFETY = (
         sentence="Codex gets none of the gateway's own secrets.",
         source=OURS,
         tests=(
-            "tests/appserver/test_process.py::test_a_child_has_its_own_home_and_session_and_none_of_the_gateways_secrets",
+            "tests/codex/process/test_process.py::test_a_child_has_its_own_home_and_session_and_none_of_the_gateways_secrets",
         ),
     ),
     Requirement(
@@ -406,8 +416,8 @@ SAFETY = (
         tests=(
             "tests/media/test_fetching.py::test_by_default_internal_hosts_are_refused_however_they_are_written",
             "tests/media/test_fetching.py::test_one_internal_address_among_public_ones_refuses_the_host",
-            "tests/media/test_addresses.py::test_any_other_address_may_not_be_reached",
-            "tests/media/test_addresses.py::test_what_may_be_reached_is_global_for_the_standard_library_too",
+            "tests/media/test_ssrf_guard.py::test_any_other_address_may_not_be_reached",
+            "tests/media/test_ssrf_guard.py::test_what_may_be_reached_is_global_for_the_standard_library_too",
         ),
         divergence="OpenAI fetches from its own network; here the gateway stands in the user's.",
     ),
@@ -426,8 +436,8 @@ SAFETY = (
         sentence="Nothing that a client's schema refers to is read.",
         source=OURS,
         tests=(
-            "tests/engine/test_conformance.py::test_nothing_that_a_schema_refers_to_is_read",
-            "tests/wire/test_strict_schema.py::test_nothing_that_a_schema_refers_to_is_read",
+            "tests/engine/test_structured_output.py::test_nothing_that_a_schema_refers_to_is_read",
+            "tests/api/shared/test_strict_schema.py::test_nothing_that_a_schema_refers_to_is_read",
         ),
     ),
 )

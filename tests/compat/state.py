@@ -141,7 +141,7 @@ STATE = (
         sentence="No key evicts what another has stored: the one that uses most loses its oldest.",
         source=OURS,
         tests=(
-            "tests/store/test_upkeep.py::test_whoever_keeps_most_loses_its_oldest_and_nobody_else_anything",
+            "tests/store/test_retention.py::test_whoever_keeps_most_loses_its_oldest_and_nobody_else_anything",
             "tests/hostile/test_fair_shares.py::test_a_client_that_fills_the_store_does_not_evict_what_another_has_kept",
         ),
     ),
@@ -245,7 +245,7 @@ STATE = (
         tests=(
             f"{AWAY}::test_a_response_that_ends_while_the_store_is_away_ends_so_for_everybody",
             f"{AWAY}::test_a_response_that_outlived_its_lease_is_told_when_the_store_is_back",
-            "tests/web/test_background.py::test_a_run_that_somebody_else_has_ended_is_told_as_they_did",
+            "tests/api/responses/test_background.py::test_a_run_that_somebody_else_has_ended_is_told_as_they_did",
         ),
     ),
     Requirement(

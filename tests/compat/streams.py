@@ -1,6 +1,12 @@
 """Promises about streamed answers."""
 
-from tests.compat.requirement import CHAT_STREAM, CLIENTS, OURS, RESPONSES_STREAM, Requirement
+from tests.compat.requirement import (
+    CHAT_STREAM,
+    CLIENTS,
+    OURS,
+    RESPONSES_STREAM,
+    Requirement,
+)
 
 STREAMS = (
     Requirement(
@@ -9,7 +15,7 @@ STREAMS = (
         source=RESPONSES_STREAM,
         tests=(
             "tests/real/test_streaming.py::test_a_response_stream_has_the_full_typed_order",
-            "tests/wire/responses/test_encode.py::test_a_typical_turn_is_told_event_by_event",
+            "tests/api/responses/test_encode.py::test_a_typical_turn_is_told_event_by_event",
         ),
     ),
     Requirement(
@@ -18,7 +24,7 @@ STREAMS = (
         source=RESPONSES_STREAM,
         tests=(
             "tests/real/test_streaming.py::test_a_response_stream_has_the_full_typed_order",
-            "tests/wire/responses/test_encode.py::test_the_stream_alone_rebuilds_the_response",
+            "tests/api/responses/test_encode.py::test_the_stream_alone_rebuilds_the_response",
         ),
     ),
     Requirement(
@@ -32,9 +38,9 @@ STREAMS = (
         sentence="Exactly one terminal event ends the stream, and everything that was opened is closed before it.",
         source=CLIENTS,
         tests=(
-            "tests/wire/responses/test_encode.py::test_the_stream_alone_rebuilds_the_response",
-            "tests/wire/codex/test_decode.py::test_any_turn_gives_a_stream_that_keeps_its_promises",
-            "tests/wire/codex/test_decode.py::test_a_turn_that_codex_leaves_unfinished_ends_once_it_is_closed",
+            "tests/api/responses/test_encode.py::test_the_stream_alone_rebuilds_the_response",
+            "tests/codex/protocol/test_decode.py::test_any_turn_gives_a_stream_that_keeps_its_promises",
+            "tests/codex/protocol/test_decode.py::test_a_turn_that_codex_leaves_unfinished_ends_once_it_is_closed",
         ),
     ),
     Requirement(
@@ -51,7 +57,7 @@ STREAMS = (
         source=CLIENTS,
         tests=(
             "tests/real/test_streaming.py::test_every_event_of_a_response_stream_is_one_that_the_sdk_knows",
-            "tests/wire/test_sse.py::test_frames_are_written_whole",
+            "tests/api/shared/test_sse.py::test_frames_are_written_whole",
         ),
     ),
     Requirement(
@@ -60,7 +66,7 @@ STREAMS = (
         source=CHAT_STREAM,
         tests=(
             "tests/real/test_streaming.py::test_a_chat_stream_is_role_text_finish_usage_and_done",
-            "tests/wire/chat/test_encode.py::test_a_typical_turn_is_told_chunk_by_chunk",
+            "tests/api/chat/test_encode.py::test_a_typical_turn_is_told_chunk_by_chunk",
         ),
     ),
     Requirement(
@@ -107,7 +113,7 @@ STREAMS = (
         source=OURS,
         tests=(
             "tests/real/test_streaming.py::test_no_character_is_taken_for_the_end_of_a_line",
-            "tests/wire/test_sse.py::test_any_text_survives_a_stream",
+            "tests/api/shared/test_sse.py::test_any_text_survives_a_stream",
         ),
     ),
     Requirement(
@@ -127,8 +133,8 @@ STREAMS = (
         sentence="However the pipe from Codex is cut into pieces, the events are the same.",
         source=OURS,
         tests=(
-            "tests/appserver/test_connection.py::test_any_chunking_of_the_pipe_gives_the_same",
-            "tests/wire/codex/test_recordings.py::test_any_chunking_of_the_pipe_gives_the_same_events",
+            "tests/codex/process/test_connection.py::test_any_chunking_of_the_pipe_gives_the_same",
+            "tests/codex/protocol/test_recordings.py::test_any_chunking_of_the_pipe_gives_the_same_events",
         ),
     ),
     Requirement(
@@ -150,8 +156,8 @@ STREAMS = (
         sentence="A message that Codex begins anew after a break is never shown twice.",
         source=OURS,
         tests=(
-            "tests/wire/codex/test_recordings.py::test_a_recorded_turn_becomes_exactly_these_events",
-            "tests/wire/codex/test_decode.py::test_any_turn_gives_a_stream_that_keeps_its_promises",
+            "tests/codex/protocol/test_recordings.py::test_a_recorded_turn_becomes_exactly_these_events",
+            "tests/codex/protocol/test_decode.py::test_any_turn_gives_a_stream_that_keeps_its_promises",
         ),
         divergence="If some of it was shown, the stream ends as failed: two attempts need not begin alike.",
     ),

@@ -11,8 +11,14 @@ from structlog.testing import capture_logs
 
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.tool_clients import HI, ask, weather_call
-from turnbridge.appserver.connection import Connection
-from turnbridge.demo.replies import HttpReply, Reply, answer, error_reply, message
+from turnbridge.codex.process.connection import Connection
+from turnbridge.scripted_model.replies import (
+    HttpReply,
+    Reply,
+    answer,
+    error_reply,
+    message,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ TOOLS = (
         source=FUNCTIONS,
         tests=(
             "tests/real/test_tools.py::test_parked_and_replayed_turns_cannot_be_told_apart",
-            "tests/wire/test_tools_decoding.py::test_a_function_may_be_flat_nested_or_legacy",
+            "tests/api/shared/test_tools.py::test_a_function_may_be_flat_nested_or_legacy",
         ),
     ),
     Requirement(
@@ -36,7 +36,7 @@ TOOLS = (
         source=CLIENTS,
         tests=(
             "tests/real/test_tools.py::test_however_functions_are_named_every_call_reaches_the_client_under_its_own_name",
-            "tests/wire/codex/test_dynamic_tools.py::test_every_name_leads_back_to_one_function",
+            "tests/codex/protocol/test_tools.py::test_every_name_leads_back_to_one_function",
         ),
         divergence="The model sees the changed name: `mcp__x` becomes `client_mcp__x`, a dot an underscore.",
     ),
@@ -59,7 +59,7 @@ TOOLS = (
         sentence="Parameters that say of themselves that they are no object are a 400 in OpenAI's words.",
         source=FUNCTIONS,
         tests=(
-            "tests/wire/test_tools_decoding.py::test_parameters_that_are_no_object_are_refused",
+            "tests/api/shared/test_tools.py::test_parameters_that_are_no_object_are_refused",
             "tests/real/test_errors.py::test_a_malformed_request_is_told_what_is_wrong_and_where",
         ),
     ),
@@ -131,7 +131,7 @@ TOOLS = (
         sentence="Turns that wait are bounded in number; the oldest of the key that has most is interrupted.",
         source=OURS,
         tests=(
-            "tests/engine/test_tool_calls.py::test_the_oldest_turn_makes_room",
+            "tests/engine/test_parked_turns.py::test_the_oldest_turn_makes_room",
             "tests/hostile/test_fair_shares.py::test_a_client_that_answers_none_of_its_calls_does_not_end_the_turn_of_another",
         ),
     ),
@@ -326,7 +326,7 @@ TOOLS = (
         id="tools.strict.schema",
         sentence="The schema of a strict function must be of OpenAI's strict subset, else it is a 400.",
         source=FUNCTIONS,
-        tests=("tests/wire/test_strict_schema.py::test_the_parameters_of_a_function_are_refused_as_such",),
+        tests=("tests/api/shared/test_strict_schema.py::test_the_parameters_of_a_function_are_refused_as_such",),
     ),
     Requirement(
         id="tools.custom",
@@ -383,7 +383,7 @@ TOOLS = (
         sentence="Calls that a script makes at once all reach the client, together or one by one as it wants them.",
         source=OURS,
         tests=(
-            "tests/appserver/test_conversation.py::test_calls_that_are_open_at_once_all_reach_the_client_and_are_answered",
+            "tests/codex/process/test_thread.py::test_calls_that_are_open_at_once_all_reach_the_client_and_are_answered",
             "tests/faults/test_bad_codex.py::test_calls_that_codex_opens_at_once_are_all_told_and_answered",
         ),
     ),

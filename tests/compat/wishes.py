@@ -1,6 +1,13 @@
 """Promises about parameters, and about the shape of an answer."""
 
-from tests.compat.requirement import CHAT, CLIENTS, OURS, RESPONSES, STRUCTURED, Requirement
+from tests.compat.requirement import (
+    CHAT,
+    CLIENTS,
+    OURS,
+    RESPONSES,
+    STRUCTURED,
+    Requirement,
+)
 
 PARAMETERS = (
     Requirement(
@@ -9,7 +16,7 @@ PARAMETERS = (
         source=CHAT,
         tests=(
             "tests/real/test_parameters.py::test_a_stop_sequence_ends_the_answer_and_the_turn",
-            "tests/engine/test_limits.py::test_what_passes_is_the_text_before_the_stop_sequence_that_is_complete_first",
+            "tests/engine/test_output_limits.py::test_what_passes_is_the_text_before_the_stop_sequence_that_is_complete_first",
         ),
         divergence="Responses has `stop` too, which OpenAI has not. Narration and reasoning are not searched.",
     ),
@@ -41,8 +48,8 @@ PARAMETERS = (
         sentence="The limit is counted with the model's tokenizer: the longest text within it passes.",
         source=OURS,
         tests=(
-            "tests/engine/test_limits.py::test_what_passes_is_the_longest_text_within_the_token_limit",
-            "tests/engine/test_limits.py::test_with_the_models_own_tokens_nothing_beyond_the_limit_passes",
+            "tests/engine/test_output_limits.py::test_what_passes_is_the_longest_text_within_the_token_limit",
+            "tests/engine/test_output_limits.py::test_with_the_models_own_tokens_nothing_beyond_the_limit_passes",
             "tests/test_tokens.py::test_text_is_counted_as_the_model_counts_it",
         ),
     ),
@@ -53,7 +60,7 @@ PARAMETERS = (
         tests=(
             "tests/hostile/test_token_counting.py::test_a_word_without_an_end_disturbs_nobody",
             "tests/hostile/test_token_counting.py::test_a_huge_prompt_whose_answer_is_cut_disturbs_nobody",
-            "tests/engine/test_limits.py::test_the_work_of_a_token_limit_grows_with_the_text_and_not_with_its_square",
+            "tests/engine/test_output_limits.py::test_the_work_of_a_token_limit_grows_with_the_text_and_not_with_its_square",
         ),
     ),
     Requirement(
@@ -84,7 +91,7 @@ PARAMETERS = (
         source=RESPONSES,
         tests=(
             "tests/real/test_fidelity.py::test_the_model_sees_exactly_what_the_client_sent",
-            "tests/wire/test_parameters.py::test_service_tiers_are_carried_in_codexs_words",
+            "tests/api/shared/test_parameters.py::test_service_tiers_are_carried_in_codexs_words",
         ),
         divergence="Codex carries `flex` and `priority` (also called `fast`); others are ignored and named.",
     ),
@@ -107,8 +114,8 @@ PARAMETERS = (
         source=CHAT,
         tests=(
             "tests/real/test_parameters.py::test_what_cannot_be_met_is_accepted_and_named",
-            "tests/wire/chat/test_decode.py::test_every_wish_reaches_the_turn_or_is_named_as_ignored",
-            "tests/wire/responses/test_decode.py::test_every_wish_reaches_the_turn_or_is_named_as_ignored",
+            "tests/api/chat/test_decode.py::test_every_wish_reaches_the_turn_or_is_named_as_ignored",
+            "tests/api/responses/test_decode.py::test_every_wish_reaches_the_turn_or_is_named_as_ignored",
         ),
         divergence="They have no effect: Codex has no way to send them to the model.",
     ),
@@ -137,7 +144,7 @@ PARAMETERS = (
         source=CHAT,
         tests=(
             "tests/real/test_parameters.py::test_what_would_change_the_answers_meaning_is_refused",
-            "tests/wire/chat/test_decode.py::test_a_bad_request_is_refused_by_code_and_place",
+            "tests/api/chat/test_decode.py::test_a_bad_request_is_refused_by_code_and_place",
         ),
         divergence="OpenAI gives them; Codex passes none on, and an answer without them would be another one.",
     ),
@@ -146,15 +153,15 @@ PARAMETERS = (
         sentence="A value out of OpenAI's bounds is a 400 in its words, and one on the bounds passes.",
         source=RESPONSES,
         tests=(
-            "tests/wire/test_parameters.py::test_a_value_out_of_bounds_is_refused_in_openais_words",
-            "tests/wire/test_parameters.py::test_values_on_the_bounds_pass",
+            "tests/api/shared/test_parameters.py::test_a_value_out_of_bounds_is_refused_in_openais_words",
+            "tests/api/shared/test_parameters.py::test_values_on_the_bounds_pass",
         ),
     ),
     Requirement(
         id="parameters.truncation",
         sentence='`truncation: "auto"` is accepted, and named in `x-turnbridge-ignored`.',
         source=RESPONSES,
-        tests=("tests/wire/responses/test_decode.py::test_every_wish_reaches_the_turn_or_is_named_as_ignored",),
+        tests=("tests/api/responses/test_decode.py::test_every_wish_reaches_the_turn_or_is_named_as_ignored",),
         divergence="Nothing is left out of the input: Codex could only summarise it, and is kept from that.",
     ),
 )
@@ -166,7 +173,7 @@ STRUCTURED_ANSWERS = (
         source=STRUCTURED,
         tests=(
             "tests/real/test_fidelity.py::test_the_model_sees_exactly_what_the_client_sent",
-            "tests/wire/codex/test_encode.py::test_a_turn_carries_every_wish_of_the_clients",
+            "tests/codex/protocol/test_encode.py::test_a_turn_carries_every_wish_of_the_clients",
         ),
         divergence="The provider sees the schema under a name of Codex's.",
     ),
@@ -196,7 +203,7 @@ STRUCTURED_ANSWERS = (
         tests=(
             "tests/real/test_structured.py::test_json_mode_takes_any_object_and_repairs_anything_else",
             "tests/real/test_structured.py::test_a_format_that_cannot_be_meant_is_refused",
-            "tests/wire/test_output_format.py::test_json_that_nobody_speaks_of_is_refused_as_openai_does",
+            "tests/api/shared/test_output_format.py::test_json_that_nobody_speaks_of_is_refused_as_openai_does",
         ),
         divergence="The provider is not asked to enforce it: Codex cannot; the answer is checked instead.",
     ),
@@ -206,8 +213,8 @@ STRUCTURED_ANSWERS = (
         source=STRUCTURED,
         tests=(
             "tests/real/test_structured.py::test_a_schema_that_openai_would_refuse_is_refused_before_the_model_is_asked",
-            "tests/wire/test_strict_schema.py::test_one_broken_rule_is_refused_with_its_place",
-            "tests/wire/test_strict_schema.py::test_any_schema_of_the_documented_subset_is_taken",
+            "tests/api/shared/test_strict_schema.py::test_one_broken_rule_is_refused_with_its_place",
+            "tests/api/shared/test_strict_schema.py::test_any_schema_of_the_documented_subset_is_taken",
         ),
     ),
     Requirement(
@@ -215,7 +222,7 @@ STRUCTURED_ANSWERS = (
         sentence="The final text is validated against the schema; narration is no part of it.",
         source=OURS,
         tests=(
-            "tests/engine/test_conformance.py::test_the_verdict_is_that_of_the_json_schema",
+            "tests/engine/test_structured_output.py::test_the_verdict_is_that_of_the_json_schema",
             "tests/real/test_structured.py::test_narration_is_no_part_of_the_answer_that_must_conform",
         ),
     ),

@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from tools.docs import PAGES, PARTS, ROOT, regenerated
-from turnbridge.demo.persona import GREETING
-from turnbridge.settings import CONFIG_VARIABLE, known_names
-from turnbridge.wire.chat import decode as chat
-from turnbridge.wire.chat.schema import ChatRequest
-from turnbridge.wire.codex.encode import CATALOG_OVERRIDES, SWITCHED_OFF, THREAD_CONFIG
-from turnbridge.wire.responses import decode as responses
-from turnbridge.wire.responses.schema import ResponsesRequest
+from turnbridge.api.chat import decode as chat
+from turnbridge.api.chat.schema import ChatRequest
+from turnbridge.api.responses import decode as responses
+from turnbridge.api.responses.schema import ResponsesRequest
+from turnbridge.codex.protocol.encode import CATALOG_OVERRIDES, SWITCHED_OFF, THREAD_CONFIG
+from turnbridge.scripted_model.persona import GREETING
+from turnbridge.settings.fields import CONFIG_VARIABLE, known_names
 
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"

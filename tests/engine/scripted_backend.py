@@ -6,16 +6,34 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from turnbridge.engine.conformance import Conformance
-from turnbridge.engine.ports import Conversation, Flaw, MediaLoader, Tokenizer
-from turnbridge.engine.timing import Patience, Watch
-from turnbridge.engine.tool_calls import OpenCalls
+from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.ports import (
+    Flaw,
+    MediaLoader,
+    Model,
+    Thread,
+    Tokenizer,
+)
+from turnbridge.engine.structured_output import Conformance
+from turnbridge.engine.turn_clock import Patience, Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.turn.errors import GatewayError
-from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
-from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
-from turnbridge.turn.models import Model
+from turnbridge.turn.events import (
+    MessageDone,
+    MessageStarted,
+    TextDelta,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
+from turnbridge.turn.items import (
+    FilePart,
+    FunctionCallOutput,
+    Item,
+    JsonObject,
+)
 from turnbridge.turn.request import TurnRequest
 
 Turn: TypeAlias = Sequence[Sequence[TurnEvent]]
@@ -43,15 +61,15 @@ class ScriptedBackend:
     pace_s: float = 0
     """How long the model thinks before each batch."""
 
-    async def open(self, request: TurnRequest) -> "ScriptedConversation":
+    async def open(self, request: TurnRequest) -> "ScriptedThread":
         self.opened.append(request)
         if isinstance(self.turns[0], GatewayError):
             raise self.turns.pop(0)  # type: ignore[misc]  # It has just been looked at.
         self.running += 1
-        return ScriptedConversation(self)
+        return ScriptedThread(self)
 
-    async def serves_otherwise(self, request: TurnRequest, conversation: Conversation, error: GatewayError) -> bool:
-        del request, conversation, error
+    async def serves_otherwise(self, request: TurnRequest, thread: Thread, error: GatewayError) -> bool:
+        del request, thread, error
         return False
 
     async def models(self) -> Sequence[Model]:
@@ -65,7 +83,7 @@ class ScriptedBackend:
 
 
 @dataclass(slots=True)
-class ScriptedConversation:
+class ScriptedThread:
     """A thread whose next turn is the backend's next one."""
 
     backend: ScriptedBackend
@@ -161,7 +179,7 @@ def runner_on(
         media or ScriptedMedia(),
         tokenizer or WordTokenizer(),
         DirectJudge(),
-        OpenCalls(ttl_s=60),
+        ParkedTurns(ttl_s=60),
         WarmThreads(WarmRules(most=0, ttl_s=60)),
         Watch(patience),
     )

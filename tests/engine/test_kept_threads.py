@@ -14,12 +14,18 @@ from tests.engine.scripted_backend import (
     WordTokenizer,
     saying,
 )
-from turnbridge.engine.timing import Watch
-from turnbridge.engine.tool_calls import OpenCalls
+from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.turn_clock import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.turn.events import CallsAwaited, FunctionCallDone, TurnCompleted
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, TextPart
+from turnbridge.turn.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Item,
+    Message,
+    TextPart,
+)
 from turnbridge.turn.request import Tool, TurnRequest
 from turnbridge.turn.values import replace
 
@@ -39,7 +45,7 @@ def calling(*call_ids: str, arguments: str = RIGHT) -> Turn:
 async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Sequence[str]) -> int:
     """Run turns that end in an answer, giving the outputs of these calls in between, and count the warm threads."""
     warm = WarmThreads(WarmRules(most=9, ttl_s=60))
-    calls = OpenCalls(ttl_s=60)
+    calls = ParkedTurns(ttl_s=60)
     backend = ScriptedBackend([*turns, saying("Done.")])
     runner = TurnRunner(backend, ScriptedMedia(), WordTokenizer(), DirectJudge(), calls, warm, Watch(ALL_THE_TIME))
     endings = [[event async for batch in runner.run(request) for event in batch][-1]]

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from turnbridge.engine.models import ModelCatalog, ModelChoice
+from turnbridge.engine.ports import Model
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
-from turnbridge.turn.models import Model
 
 
 def model(name: str, *, efforts: tuple[str, ...] = ("low", "medium", "high"), hidden: bool = False) -> Model:

@@ -4,8 +4,13 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from tests.engine.scripted_backend import DirectJudge, ScriptedBackend, ScriptedConversation, saying
-from turnbridge.engine.tool_calls import Leg
+from tests.engine.scripted_backend import (
+    DirectJudge,
+    ScriptedBackend,
+    ScriptedThread,
+    saying,
+)
+from turnbridge.engine.parked_turns import Leg
 from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
 from turnbridge.turn.errors import OutputRejected, UpstreamFailed
 from turnbridge.turn.events import (
@@ -22,7 +27,15 @@ from turnbridge.turn.events import (
     Usage,
     WebSearchDone,
 )
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, JsonObject, Message, RawItem, Reasoning, TextPart
+from turnbridge.turn.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    JsonObject,
+    Message,
+    RawItem,
+    Reasoning,
+    TextPart,
+)
 from turnbridge.turn.request import Tool, TurnRequest
 from turnbridge.turn.values import replace
 
@@ -51,10 +64,10 @@ async def applied(
 ) -> tuple[list[TurnEvent], ToolRules, ScriptedBackend]:
     """Return what the client sees of these turns, the rules after it, and what was said to the model."""
     backend = ScriptedBackend([*turns])
-    conversation = ScriptedConversation(backend)
-    rules = ToolRules(conversation, request)
+    thread = ScriptedThread(backend)
+    rules = ToolRules(thread, request)
     events: list[TurnEvent] = []
-    following: AsyncGenerator[Sequence[TurnEvent], None] | None = conversation.run()
+    following: AsyncGenerator[Sequence[TurnEvent], None] | None = thread.run()
     while following is not None:
         source, following = following, None
         async for batch in source:

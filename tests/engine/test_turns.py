@@ -14,8 +14,8 @@ from tests.engine.scripted_backend import (
     runner_on,
     saying,
 )
-from turnbridge.engine.conformance import Conformance, repair_instruction
-from turnbridge.engine.timing import Patience
+from turnbridge.engine.structured_output import Conformance, repair_instruction
+from turnbridge.engine.turn_clock import Patience
 from turnbridge.turn.errors import (
     BackendLost,
     GatewayError,
@@ -36,7 +36,15 @@ from turnbridge.turn.events import (
     TurnIncomplete,
     Usage,
 )
-from turnbridge.turn.items import NARRATION, FilePart, FunctionCall, FunctionCallOutput, ImagePart, Message, TextPart
+from turnbridge.turn.items import (
+    NARRATION,
+    FilePart,
+    FunctionCall,
+    FunctionCallOutput,
+    ImagePart,
+    Message,
+    TextPart,
+)
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
 from turnbridge.turn.values import replace
 

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.engine.scripted_backend import ScriptedBackend, ScriptedConversation
-from turnbridge.engine.warm_threads import Told, WarmRules, WarmThread, WarmThreads
+from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
+from turnbridge.engine.warm_threads import (
+    Told,
+    WarmRules,
+    WarmThread,
+    WarmThreads,
+)
 from turnbridge.turn.items import (
     NARRATION,
     FunctionCall,
@@ -25,7 +30,7 @@ from turnbridge.turn.values import replace
 pytestmark = pytest.mark.anyio
 
 
-class Thread(ScriptedConversation):
+class Thread(ScriptedThread):
     """A thread that tells when it is given up."""
 
     def __init__(self) -> None:

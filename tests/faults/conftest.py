@@ -11,8 +11,8 @@ from soak.processes import descendants, is_stopped
 from soak.stand_in import stand_in
 from tests.faults import bad_codex
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.appserver import connection, pool
-from turnbridge.wire.codex import jsonrpc
+from turnbridge.codex.process import connection, pool
+from turnbridge.codex.protocol import jsonrpc
 
 
 @pytest.fixture(scope="module", autouse=True)

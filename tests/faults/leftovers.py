@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from soak.patience import LOOK_AGAIN_S, until
 from soak.processes import command, descendants, descriptors, resident_mb
 from tests.support.gateway import Bridge
-from turnbridge.appserver.pool import Pool
+from turnbridge.codex.process.pool import Pool
 
 SETTLED_LOOKS = 5
 """What looks the same so often is at rest."""

@@ -10,17 +10,22 @@ from pathlib import Path
 
 import codex_cli_bin
 
-from turnbridge.demo.replies import answer, message
-from turnbridge.demo.server import ScriptedModel, in_order
-from turnbridge.turn.items import Json, JsonObject, Message, TextPart
-from turnbridge.turn.request import TurnRequest
-from turnbridge.wire.codex.encode import (
+from turnbridge.codex.protocol.encode import (
     initialize_params,
     inject_items_params,
     thread_start_params,
     turn_start_params,
 )
-from turnbridge.wire.codex.tools import ToolNames
+from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.server import ScriptedModel, in_order
+from turnbridge.turn.items import (
+    Json,
+    JsonObject,
+    Message,
+    TextPart,
+)
+from turnbridge.turn.request import TurnRequest
 
 RECORDED = Path(__file__).with_name("recorded.json")
 MODEL = "gpt-5.5"

@@ -11,9 +11,15 @@ import pytest
 from soak.asking import RESPONSES, Ending, ask, client
 from soak.patience import PATIENCE_S, until
 from tests.faults.leftovers import is_whole, nothing_left
-from tests.support.gateway import API_KEY, Bridge, listening, running_bridge, settings_for_tests
-from turnbridge.appserver import pool, worker
+from tests.support.gateway import (
+    API_KEY,
+    Bridge,
+    listening,
+    running_bridge,
+    settings_for_tests,
+)
 from turnbridge.bootstrap import running_gateway
+from turnbridge.codex.process import pool, worker
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,13 @@ from soak.asking import CHAT, RESPONSES, Answer, Ending, ask, client
 from soak.patience import until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.appserver import pool
-from turnbridge.demo.replies import Wait, answer, function_call, message
+from turnbridge.codex.process import pool
+from turnbridge.scripted_model.replies import (
+    Wait,
+    answer,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

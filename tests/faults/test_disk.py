@@ -12,8 +12,8 @@ import pytest
 from soak.asking import RESPONSES, Ending, ask
 from soak.gateway import GatewayProcess, gateway_process
 from soak.patience import PATIENCE_S, until
-from turnbridge.demo.replies import answer, message
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
 
 NAMESPACE = ("unshare", "--map-root-user", "--user", "--mount")

@@ -23,8 +23,16 @@ from tests.support.failing_provider import (
 )
 from tests.support.gateway import API_KEY, listening, settings_for_tests
 from turnbridge.bootstrap import running_gateway
-from turnbridge.demo.replies import HttpReply, Pause, Reply, Wait, answer, message, reasoning
-from turnbridge.demo.server import ScriptedModel, in_order
+from turnbridge.scripted_model.replies import (
+    HttpReply,
+    Pause,
+    Reply,
+    Wait,
+    answer,
+    message,
+    reasoning,
+)
+from turnbridge.scripted_model.server import ScriptedModel, in_order
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.turns import INTERVALS_BEFORE_BLANKS
 

@@ -11,9 +11,14 @@ from soak.asking import CHAT, RESPONSES, Ending, ask
 from soak.patience import until
 from tests.faults.leftovers import is_whole
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.appserver.pool import Pool
-from turnbridge.appserver.worker import Worker
-from turnbridge.demo.replies import Wait, answer, function_call, message
+from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.process.worker import Worker
+from turnbridge.scripted_model.replies import (
+    Wait,
+    answer,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -13,9 +13,15 @@ from soak.asking import CHAT, RESPONSES, Answer, Call, Ending, ask, client
 from soak.patience import until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.appserver import pool
-from turnbridge.appserver.worker import Worker
-from turnbridge.demo.replies import Reply, Wait, answer, function_call, message
+from turnbridge.codex.process import pool
+from turnbridge.codex.process.worker import Worker
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -12,13 +12,20 @@ import pytest
 
 from soak.asking import RESPONSES
 from soak.gateway import API_KEY, gateway_process
-from turnbridge.demo.replies import Pause, Reply, Wait, answer, message, reasoning
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.api.responses.background import LOST
+from turnbridge.api.responses.state import owner_of
 from turnbridge.engine.records import History
+from turnbridge.scripted_model.replies import (
+    Pause,
+    Reply,
+    Wait,
+    answer,
+    message,
+    reasoning,
+)
+from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.store.open import open_store, store_url
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.background import LOST
-from turnbridge.web.state import owner_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

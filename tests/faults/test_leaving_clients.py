@@ -8,7 +8,14 @@ from soak.asking import CHAT, RESPONSES, client, frames
 from soak.patience import until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.demo.replies import Reply, Wait, answer, function_call, message, reasoning
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

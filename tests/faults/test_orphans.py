@@ -16,8 +16,8 @@ from soak.asking import RESPONSES, Ending, ask
 from soak.gateway import GatewayProcess, gateway_process
 from soak.patience import until
 from soak.processes import command, unreaped
-from turnbridge.demo.replies import answer, message
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.server import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -9,7 +9,7 @@ from soak.asking import CHAT, Ending, ask
 from soak.patience import until
 from tests.faults.leftovers import is_whole
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import answer, message
+from turnbridge.scripted_model.replies import answer, message
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -18,8 +18,15 @@ from soak.gateway import GatewayProcess, gateway_process
 from soak.patience import until
 from soak.processes import descriptors
 from tests.support.gateway import HOLD_MS
-from turnbridge.demo.replies import Reply, Wait, answer, custom_tool_call, function_call, message
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    custom_tool_call,
+    function_call,
+    message,
+)
+from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

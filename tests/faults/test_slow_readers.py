@@ -15,9 +15,14 @@ from soak.patience import until
 from soak.processes import resident_mb
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from turnbridge.appserver import connection
-from turnbridge.demo.replies import Reply, Wait, answer, message
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.codex.process import connection
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    message,
+)
+from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

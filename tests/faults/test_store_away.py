@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 from tests.store.postgres_server import running_postgres
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.hanging_store import hanging
-from turnbridge.demo.replies import Wait, answer, message
+from turnbridge.api.responses import background
 from turnbridge.engine.records import RUNNING
-from turnbridge.store.guarded import PATIENCE_S
+from turnbridge.scripted_model.replies import Wait, answer, message
+from turnbridge.store.circuit_breaker import PATIENCE_S
 from turnbridge.store.open import store_url
-from turnbridge.web import background
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -1,8 +1,13 @@
 """The loop that every framework runs: three cities, in two rounds, and what both ends must have seen of it."""
 
 from tests.support.gateway import Bridge
-from tests.support.tool_clients import inputs, shown_outputs, threads, weather_call
-from turnbridge.demo.replies import answer, message, reasoning
+from tests.support.tool_clients import (
+    inputs,
+    shown_outputs,
+    threads,
+    weather_call,
+)
+from turnbridge.scripted_model.replies import answer, message, reasoning
 
 QUESTION = "How is the weather?"
 

@@ -14,8 +14,8 @@ import httpx2
 from soak import healthz
 from soak.asking import client
 from soak.gateway import GatewayProcess, gateway_process
-from turnbridge.demo.replies import Reply, answer, message
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.scripted_model.replies import Reply, answer, message
+from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
 
 HOSTILE_KEY = "sk-hostile-0123456789abcdef"

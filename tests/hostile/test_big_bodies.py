@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.hostile.site import Site
-from turnbridge.wire.body_budget import MAX_VALUES, MOST_ITEMS, MOST_PARTS
-from turnbridge.wire.tools import MOST_TOOLS
+from turnbridge.api.shared.body_budget import MAX_VALUES, MOST_ITEMS, MOST_PARTS
+from turnbridge.api.shared.tools import MOST_TOOLS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

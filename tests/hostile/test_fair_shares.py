@@ -11,8 +11,14 @@ import pytest
 from soak.asking import CHAT, RESPONSES
 from soak.patience import until
 from tests.hostile.site import Site, repeat, running_site
-from turnbridge.demo.replies import Reply, Wait, answer, function_call, message
-from turnbridge.engine.tool_calls import MOST_PARKED
+from turnbridge.engine.parked_turns import MOST_PARKED
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

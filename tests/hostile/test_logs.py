@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from tests.hostile.site import HOSTILE_KEY, NEIGHBOUR_KEY, Site
-from tests.web.raw_connection import until
+from tests.web.server.raw_connection import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -5,8 +5,14 @@ import json
 import pytest
 
 from tests.hostile.site import Site, repeat
-from turnbridge.demo.replies import Reply, answer, function_call, message, reasoning
-from turnbridge.demo.server import in_order
+from turnbridge.scripted_model.replies import (
+    Reply,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
+from turnbridge.scripted_model.server import in_order
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

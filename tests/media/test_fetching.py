@@ -11,9 +11,9 @@ import pytest
 import trustme
 
 from tests.media.no_helpers import NO_HELPERS
-from turnbridge.media.addresses import Endpoint, IpAddress, is_public
 from turnbridge.media.fetch import FetchLimits
 from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.media.ssrf_guard import Endpoint, IpAddress, is_public
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FilePart
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.media.no_helpers import NO_HELPERS
 from turnbridge.bootstrap import PDF_JOB, PDF_LIMITS
-from turnbridge.media.files import decode_text
-from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.media.loader import HttpMediaLoader, decode_text
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest

@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnbridge.api.shared.images import check_image_data_url
+from turnbridge.api.shared.parts import PartsDecoder
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import IMAGE_SIZE_LIMIT, UNTOLD, image_pixels, image_type
-from turnbridge.wire.images import check_image_data_url
-from turnbridge.wire.parts import PartsDecoder
+from turnbridge.turn.images import (
+    IMAGE_SIZE_LIMIT,
+    UNTOLD,
+    image_pixels,
+    image_type,
+)
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

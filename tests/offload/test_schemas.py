@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from turnbridge.engine.conformance import Conformance
+from turnbridge.engine.structured_output import Conformance
 from turnbridge.offload.schemas import LIMITS, SchemaJudge
 from turnbridge.turn.errors import BackendUnavailable, OutputRejected
 from turnbridge.turn.items import Json, JsonObject

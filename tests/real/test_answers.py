@@ -9,7 +9,15 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from openai.types.responses import Response, ResponseIncludable, ResponseOutputMessage
 
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import JsonObject, OutputItem, Usage, answer, function_call, message, reasoning
+from turnbridge.scripted_model.replies import (
+    JsonObject,
+    OutputItem,
+    Usage,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

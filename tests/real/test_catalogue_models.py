@@ -8,7 +8,12 @@ import pytest
 from codex_cli_bin import bundled_codex_path
 from dirty_equals import IsInstance, IsStr, IsUUID
 
-from tests.real.fidelity_cases import IMAGE, call, result, said
+from tests.real.fidelity_cases import (
+    IMAGE,
+    call,
+    result,
+    said,
+)
 from tests.support.gateway import Bridge
 from turnbridge.turn.items import JsonObject
 

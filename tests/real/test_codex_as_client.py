@@ -11,7 +11,7 @@ import structlog
 
 from tests.real.conftest import PATIENCE_S
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.wire.codex.encode import SWITCHED_OFF, bare_catalog
+from turnbridge.codex.protocol.encode import SWITCHED_OFF, bare_catalog
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

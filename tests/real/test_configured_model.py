@@ -10,11 +10,23 @@ import httpx2
 import pytest
 from dirty_equals import IsInstance, IsStr, IsUUID
 
-from tests.real.fidelity_cases import IMAGE, call, result, said
-from tests.support.gateway import API_KEY, Bridge, listening, plain_client, running_bridge, settings_for_tests
+from tests.real.fidelity_cases import (
+    IMAGE,
+    call,
+    result,
+    said,
+)
+from tests.support.gateway import (
+    API_KEY,
+    Bridge,
+    listening,
+    plain_client,
+    running_bridge,
+    settings_for_tests,
+)
 from turnbridge.bootstrap import running_gateway
-from turnbridge.demo.replies import answer, message
-from turnbridge.demo.server import ScriptedModel
+from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.persona import respond
-from turnbridge.demo.replies import Json, JsonObject
+from turnbridge.scripted_model.persona import respond
+from turnbridge.scripted_model.replies import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

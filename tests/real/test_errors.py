@@ -12,7 +12,7 @@ from dirty_equals import IsStr
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import (
+from turnbridge.scripted_model.replies import (
     Beat,
     Hangup,
     HttpReply,

@@ -6,9 +6,17 @@ Over WebSocket, what counts is the whole conversation as the provider puts it to
 import pytest
 from dirty_equals import IsInt, IsJson, IsStr, IsUUID
 
-from tests.real.fidelity_cases import CASES, CUSTOM_CALL, CUSTOM_RESULT, Case, call, result, said
+from tests.real.fidelity_cases import (
+    CASES,
+    CUSTOM_CALL,
+    CUSTOM_RESULT,
+    Case,
+    call,
+    result,
+    said,
+)
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import answer, message, reasoning
+from turnbridge.scripted_model.replies import answer, message, reasoning
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

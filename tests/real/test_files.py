@@ -4,9 +4,14 @@ import base64
 
 import pytest
 
-from tests.real.fidelity_cases import call, result, said, text
+from tests.real.fidelity_cases import (
+    call,
+    result,
+    said,
+    text,
+)
 from tests.support.gateway import Bridge
-from turnbridge.engine import ready_items
+from turnbridge.engine import media_items as ready_items
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -18,8 +18,17 @@ import pytest
 
 from soak.patience import until
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from turnbridge.appserver.conversation import CodexConversation
-from turnbridge.demo.replies import Hangup, Pause, Reply, Wait, answer, error_reply, function_call, message
+from turnbridge.codex.process.thread import CodexThread
+from turnbridge.scripted_model.replies import (
+    Hangup,
+    Pause,
+    Reply,
+    Wait,
+    answer,
+    error_reply,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import TurnRequest
 
@@ -202,7 +211,7 @@ async def test_a_codex_that_was_killed_is_freed_with_the_request_that_it_ran(
         bridge.model.respond = lambda _: endless
         asking = asyncio.ensure_future(send(bridge, CHAT, asked(CHAT, stream=True)))
         await until(lambda: bridge.model.active == 1)
-        await until(lambda: any(isinstance(each, CodexConversation) for each in gc.get_objects()))
+        await until(lambda: any(isinstance(each, CodexThread) for each in gc.get_objects()))
         os.kill(pid, signal.SIGKILL)
         bridge.model.respond = lambda _: WELL
         await asking

@@ -16,8 +16,15 @@ from tests.real.fidelity_cases import said
 from tests.support import gateway
 from tests.support.gateway import Bridge
 from turnbridge.bootstrap import running_gateway
-from turnbridge.demo.replies import OutputItem, Reply, answer, custom_tool_call, function_call, message
-from turnbridge.demo.server import ModelRequest, ScriptedModel, in_order
+from turnbridge.scripted_model.replies import (
+    OutputItem,
+    Reply,
+    answer,
+    custom_tool_call,
+    function_call,
+    message,
+)
+from turnbridge.scripted_model.server import ModelRequest, ScriptedModel, in_order
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

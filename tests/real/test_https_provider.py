@@ -12,10 +12,15 @@ import pytest
 import trustme
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.support.gateway import API_KEY, TIMEOUT_S, listening, settings_for_tests
+from tests.support.gateway import (
+    API_KEY,
+    TIMEOUT_S,
+    listening,
+    settings_for_tests,
+)
 from turnbridge.bootstrap import running_gateway
-from turnbridge.demo.replies import answer, message
-from turnbridge.demo.server import ScriptedModel, in_order
+from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.server import ScriptedModel, in_order
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

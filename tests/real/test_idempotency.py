@@ -8,7 +8,12 @@ import openai
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import JsonObject, Wait, answer, message
+from turnbridge.scripted_model.replies import (
+    JsonObject,
+    Wait,
+    answer,
+    message,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -13,11 +13,17 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.real.fidelity_cases import CUSTOM_CALL, call, result, said, text
+from tests.real.fidelity_cases import (
+    CUSTOM_CALL,
+    call,
+    result,
+    said,
+    text,
+)
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge import bootstrap
-from turnbridge.media.addresses import Endpoint
 from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.media.ssrf_guard import Endpoint
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -8,8 +8,14 @@ from dirty_equals import IsStr
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import JsonObject, Usage, answer, error_reply, message
-from turnbridge.web.unserved import REASONS
+from turnbridge.api.unserved import REASONS
+from turnbridge.scripted_model.replies import (
+    JsonObject,
+    Usage,
+    answer,
+    error_reply,
+    message,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -9,7 +9,15 @@ import openai
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import Hangup, Pause, Reply, Wait, answer, message, reasoning
+from turnbridge.scripted_model.replies import (
+    Hangup,
+    Pause,
+    Reply,
+    Wait,
+    answer,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

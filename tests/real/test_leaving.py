@@ -10,7 +10,14 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from turnbridge.demo.replies import JsonObject, Reply, StreamReply, Wait, answer, message
+from turnbridge.scripted_model.replies import (
+    JsonObject,
+    Reply,
+    StreamReply,
+    Wait,
+    answer,
+    message,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -10,7 +10,14 @@ import pytest
 from soak.asking import CHAT, RESPONSES, Answer, Call, Ending, ask
 from soak.patience import PATIENCE_S, until
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import Pause, Reply, Wait, answer, function_call, message
+from turnbridge.scripted_model.replies import (
+    Pause,
+    Reply,
+    Wait,
+    answer,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

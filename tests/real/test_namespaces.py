@@ -6,8 +6,15 @@ from typing import Any
 import pytest
 
 from tests.support.gateway import Bridge
-from tests.support.tool_clients import HI, MODEL, ask, declared, output_item, weather_call
-from turnbridge.demo.replies import OutputItem, answer, message
+from tests.support.tool_clients import (
+    HI,
+    MODEL,
+    ask,
+    declared,
+    output_item,
+    weather_call,
+)
+from turnbridge.scripted_model.replies import OutputItem, answer, message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -7,7 +7,15 @@ import pytest
 
 from tests.support.gateway import Bridge
 from tests.support.node import run_script
-from turnbridge.demo.replies import Json, JsonObject, Reply, Wait, answer, error_reply, message
+from turnbridge.scripted_model.replies import (
+    Json,
+    JsonObject,
+    Reply,
+    Wait,
+    answer,
+    error_reply,
+    message,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.gateway import Bridge
 from tests.support.node import run_script
-from turnbridge.demo.replies import Reply, answer, message
+from turnbridge.scripted_model.replies import Reply, answer, message
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

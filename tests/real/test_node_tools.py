@@ -4,8 +4,18 @@ import pytest
 
 from tests.support.gateway import Bridge
 from tests.support.node import run_script
-from tests.support.tool_clients import inputs, shown_outputs, threads, weather_call
-from turnbridge.demo.replies import Reply, answer, message, reasoning
+from tests.support.tool_clients import (
+    inputs,
+    shown_outputs,
+    threads,
+    weather_call,
+)
+from turnbridge.scripted_model.replies import (
+    Reply,
+    answer,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import answer, function_call, message
+from turnbridge.scripted_model.replies import answer, function_call, message
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -9,7 +9,17 @@ from dirty_equals import IsStr
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import JsonObject, Pause, StreamReply, Wait, answer, created, failed, message, reasoning
+from turnbridge.scripted_model.replies import (
+    JsonObject,
+    Pause,
+    StreamReply,
+    Wait,
+    answer,
+    created,
+    failed,
+    message,
+    reasoning,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

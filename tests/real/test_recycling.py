@@ -11,7 +11,13 @@ from soak.asking import CHAT, RESPONSES, Call, Ending, ask
 from soak.patience import until
 from soak.processes import command, resident_mb, with_variable
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.demo.replies import Reply, Wait, answer, function_call, message
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    function_call,
+    message,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

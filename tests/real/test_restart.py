@@ -6,8 +6,13 @@ from typing import Any
 import pytest
 
 from tests.support.gateway import running_bridge
-from tests.support.tool_clients import ask, bare, output_item, weather_call
-from turnbridge.demo.replies import answer, message
+from tests.support.tool_clients import (
+    ask,
+    bare,
+    output_item,
+    weather_call,
+)
+from turnbridge.scripted_model.replies import answer, message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -11,14 +11,30 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from tests.support.state_clients import MODEL, assistant, keeping_bridge, respond, shown, stranger, told, user
-from turnbridge.demo.replies import Reply, Wait, answer, error_reply, message, reasoning
+from tests.support.state_clients import (
+    MODEL,
+    assistant,
+    keeping_bridge,
+    respond,
+    shown,
+    stranger,
+    told,
+    user,
+)
+from turnbridge.api.responses import background
+from turnbridge.api.responses.state import owner_of
 from turnbridge.engine.records import KeptItem, ResponseRecord
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    error_reply,
+    message,
+    reasoning,
+)
 from turnbridge.store.open import open_store, store_url
 from turnbridge.store.responses import Responses
 from turnbridge.turn.items import JsonObject
-from turnbridge.web import background
-from turnbridge.web.state import owner_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -9,9 +9,19 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge
-from tests.support.state_clients import MODEL, keeping_bridge, stranger, told
+from tests.support.state_clients import (
+    MODEL,
+    keeping_bridge,
+    stranger,
+    told,
+)
 from tests.support.tool_clients import declared, weather_call
-from turnbridge.demo.replies import answer, error_reply, message, reasoning
+from turnbridge.scripted_model.replies import (
+    answer,
+    error_reply,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

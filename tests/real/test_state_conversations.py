@@ -23,8 +23,17 @@ from tests.support.state_clients import (
     user,
 )
 from tests.support.tool_clients import declared, weather_call
-from turnbridge.demo.replies import Hangup, Reply, StreamReply, Wait, answer, created, message, reasoning
 from turnbridge.engine.records import RUNNING
+from turnbridge.scripted_model.replies import (
+    Hangup,
+    Reply,
+    StreamReply,
+    Wait,
+    answer,
+    created,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

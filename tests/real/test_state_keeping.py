@@ -11,14 +11,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from tests.support.state_clients import MODEL, respond, shown, told, traces, user
+from tests.support.state_clients import (
+    MODEL,
+    respond,
+    shown,
+    told,
+    traces,
+    user,
+)
 from tests.support.tool_clients import declared, weather_call
 from turnbridge import bootstrap
-from turnbridge.demo.replies import answer, message, reasoning
+from turnbridge.api.responses.state import NOTHING_KEPT, owner_of
 from turnbridge.engine.records import KeptItem, ResponseRecord
+from turnbridge.scripted_model.replies import answer, message, reasoning
 from turnbridge.store.open import STORE_FILE, open_store, store_url
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.state import NOTHING_KEPT, owner_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -7,8 +7,15 @@ import openai
 import pytest
 
 from tests.store.postgres_server import running_postgres
-from tests.support.state_clients import assistant, keeping_bridge, respond, shown, thought, user
-from turnbridge.demo.replies import answer, message, reasoning
+from tests.support.state_clients import (
+    assistant,
+    keeping_bridge,
+    respond,
+    shown,
+    thought,
+    user,
+)
+from turnbridge.scripted_model.replies import answer, message, reasoning
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -8,10 +8,28 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseItem
 
+from tests.api.shared.official import unknown_fields
 from tests.support.gateway import Bridge
-from tests.support.state_clients import MODEL, assistant, keeping_bridge, respond, shown, stranger, told, user
-from tests.wire.official import unknown_fields
-from turnbridge.demo.replies import Hangup, StreamReply, Wait, answer, created, error_reply, message, reasoning
+from tests.support.state_clients import (
+    MODEL,
+    assistant,
+    keeping_bridge,
+    respond,
+    shown,
+    stranger,
+    told,
+    user,
+)
+from turnbridge.scripted_model.replies import (
+    Hangup,
+    StreamReply,
+    Wait,
+    answer,
+    created,
+    error_reply,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -11,9 +11,25 @@ import pytest
 
 from tests.real.test_fidelity import whole_request
 from tests.support.gateway import Bridge
-from tests.support.state_clients import MODEL, assistant, keeping_bridge, respond, shown, thought, user
+from tests.support.state_clients import (
+    MODEL,
+    assistant,
+    keeping_bridge,
+    respond,
+    shown,
+    thought,
+    user,
+)
 from tests.support.tool_clients import declared, weather_call
-from turnbridge.demo.replies import Hangup, Pause, StreamReply, answer, created, message, reasoning
+from turnbridge.scripted_model.replies import (
+    Hangup,
+    Pause,
+    StreamReply,
+    answer,
+    created,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -10,7 +10,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import Field, TypeAdapter
 
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import (
+from turnbridge.scripted_model.replies import (
     Json,
     JsonObject,
     Reply,

@@ -11,7 +11,17 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel
 
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import Json, JsonObject, StreamReply, Usage, Wait, answer, created, incomplete, message
+from turnbridge.scripted_model.replies import (
+    Json,
+    JsonObject,
+    StreamReply,
+    Usage,
+    Wait,
+    answer,
+    created,
+    incomplete,
+    message,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -23,8 +23,17 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
-from turnbridge.demo.replies import OutputItem, Reply, Usage, answer, function_call, message, reasoning, web_search_call
 from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, NOT_RUN_WITH_INVALID
+from turnbridge.scripted_model.replies import (
+    OutputItem,
+    Reply,
+    Usage,
+    answer,
+    function_call,
+    message,
+    reasoning,
+    web_search_call,
+)
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -30,8 +30,8 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
-from turnbridge.appserver import conversation
-from turnbridge.demo.replies import (
+from turnbridge.codex.process import thread as conversation
+from turnbridge.scripted_model.replies import (
     Hangup,
     Reply,
     StreamReply,

@@ -10,10 +10,21 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.gateway import Bridge
-from tests.support.tool_clients import MODEL, Api, Call, converse_both_ways
-from turnbridge.demo.replies import OutputItem, answer, function_call, message, reasoning
+from tests.support.tool_clients import (
+    MODEL,
+    Api,
+    Call,
+    converse_both_ways,
+)
+from turnbridge.api.shared.strict_schema import misconstruction
+from turnbridge.scripted_model.replies import (
+    OutputItem,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.wire.strict_schema import misconstruction
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -24,7 +24,8 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
-from turnbridge.demo.replies import (
+from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.scripted_model.replies import (
     OutputItem,
     Reply,
     Usage,
@@ -36,7 +37,6 @@ from turnbridge.demo.replies import (
     reasoning,
 )
 from turnbridge.turn.items import JsonObject
-from turnbridge.wire.codex.tools import ToolNames
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -12,9 +12,15 @@ import pytest
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
 from tests.trace.reading import lines
-from turnbridge.appserver.spares import SpareThreads
-from turnbridge.demo.replies import Reply, answer, function_call, message, reasoning
-from turnbridge.trace import timeline
+from turnbridge.codex.process.spare_threads import SpareThreads
+from turnbridge.diagnostics import timeline
+from turnbridge.scripted_model.replies import (
+    Reply,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
 from turnbridge.trace.web import TraceHttp
 from turnbridge.turn.items import JsonObject
 

@@ -21,10 +21,24 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.gateway import API_KEY, Bridge
-from tests.support.state_clients import MODEL, OTHER_KEY, THREAD, keeping_bridge
+from tests.support.state_clients import (
+    MODEL,
+    OTHER_KEY,
+    THREAD,
+    keeping_bridge,
+)
 from tests.support.tool_clients import bare, declared
-from turnbridge.appserver import pool
-from turnbridge.demo.replies import OutputItem, Reply, StreamReply, Wait, answer, function_call, message, reasoning
+from turnbridge.codex.process import pool
+from turnbridge.scripted_model.replies import (
+    OutputItem,
+    Reply,
+    StreamReply,
+    Wait,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

@@ -9,7 +9,14 @@ import pytest
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
 from tests.support.tool_clients import bare
-from turnbridge.demo.replies import Reply, Wait, answer, function_call, message, reasoning
+from turnbridge.scripted_model.replies import (
+    Reply,
+    Wait,
+    answer,
+    function_call,
+    message,
+    reasoning,
+)
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

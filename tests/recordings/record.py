@@ -1,7 +1,7 @@
 """Records what the real app-server says about a turn: `python -m tests.recordings.record`.
 
 Each file is one turn: every notification of it, one a line, without what differs between two runs (ids that Codex
-makes up, times, ports, paths). The expected events are in tests/wire/codex/test_recordings.py.
+makes up, times, ports, paths). The expected events are in tests/codex/protocol/test_recordings.py.
 """
 
 import asyncio
@@ -15,8 +15,12 @@ from pathlib import Path
 import msgspec
 from codex_cli_bin import bundled_codex_path
 
-from turnbridge.appserver.worker import CodexSpec, Worker, start_worker
-from turnbridge.demo.replies import (
+from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
+from turnbridge.codex.protocol import messages as schema
+from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, turn_start_params
+from turnbridge.codex.protocol.jsonrpc import LineSplitter
+from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.scripted_model.replies import (
     USAGE,
     Hangup,
     HttpReply,
@@ -34,13 +38,9 @@ from turnbridge.demo.replies import (
     message,
     reasoning,
 )
-from turnbridge.demo.server import ScriptedModel, in_order
+from turnbridge.scripted_model.server import ScriptedModel, in_order
 from turnbridge.turn.items import ImagePart, Message, TextPart
 from turnbridge.turn.request import TurnRequest
-from turnbridge.wire.codex import schema
-from turnbridge.wire.codex.encode import inject_items_params, thread_start_params, turn_start_params
-from turnbridge.wire.codex.jsonrpc import LineSplitter
-from turnbridge.wire.codex.tools import ToolNames
 
 HERE = Path(__file__).parent
 

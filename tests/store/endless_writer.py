@@ -12,7 +12,12 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tests.store.samples import OWNER, conversation, items, response
+from tests.store.samples import (
+    OWNER,
+    conversation,
+    items,
+    response,
+)
 from turnbridge.engine.records import IN_PROGRESS
 from turnbridge.store.database import Transaction, Value
 from turnbridge.store.open import SqlStore, open_store

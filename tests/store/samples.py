@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnbridge.engine.records import ChatRecord, ConversationRecord, History, KeptItem, ResponseRecord
+from turnbridge.engine.records import (
+    ChatRecord,
+    ConversationRecord,
+    History,
+    KeptItem,
+    ResponseRecord,
+)
 from turnbridge.store.open import SqlStore, database_at
 from turnbridge.turn.items import JsonObject
 

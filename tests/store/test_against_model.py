@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.store.conftest import empty
-from tests.store.samples import OWNER, conversation, items, response
+from tests.store.samples import (
+    OWNER,
+    conversation,
+    items,
+    response,
+)
 from turnbridge.engine.records import (
     CANCELLED,
     IN_PROGRESS,

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.samples import EMPTY, OWNER, chat, rows
+from tests.store.samples import (
+    EMPTY,
+    OWNER,
+    chat,
+    rows,
+)
 from turnbridge.engine.records import ChatQuery
 from turnbridge.store.open import SqlStore
 

@@ -6,7 +6,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.store.samples import EMPTY, OWNER, conversation, items, names_in, names_of, response, rows, say, told
+from tests.store.samples import (
+    EMPTY,
+    OWNER,
+    conversation,
+    items,
+    names_in,
+    names_of,
+    response,
+    rows,
+    say,
+    told,
+)
 from turnbridge.engine.records import CANCELLED, IN_PROGRESS
 from turnbridge.store.open import SqlStore, open_store, sqlite_file
 from turnbridge.turn.errors import NotFound

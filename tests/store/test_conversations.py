@@ -4,11 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.samples import EMPTY, OWNER, conversation, items, names_in, names_of, response, rows, say
-from turnbridge.engine.records import IN_PROGRESS, ItemPage, ItemQuery, KeptItem
+from tests.store.samples import (
+    EMPTY,
+    OWNER,
+    conversation,
+    items,
+    names_in,
+    names_of,
+    response,
+    rows,
+    say,
+)
+from turnbridge.engine.records import (
+    IN_PROGRESS,
+    ItemPage,
+    ItemQuery,
+    KeptItem,
+)
 from turnbridge.store import segments
 from turnbridge.store.open import SqlStore, open_store
-from turnbridge.store.upkeep import Pruned
+from turnbridge.store.retention import Pruned
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 

@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
-from tests.store.samples import OWNER, exported, names_in, told
+from tests.store.samples import (
+    OWNER,
+    exported,
+    names_in,
+    told,
+)
 from turnbridge.engine.records import RUNNING
 from turnbridge.store.open import SqlStore, open_store, sqlite_file
 from turnbridge.turn.items import Json, JsonObject

@@ -9,10 +9,22 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.store.samples import OWNER, chat, items, names_of, response, say
+from tests.store.samples import (
+    OWNER,
+    chat,
+    items,
+    names_of,
+    response,
+    say,
+)
 from turnbridge.store import sqlite
-from turnbridge.store.migrations import migrate
-from turnbridge.store.open import SqlStore, database_at, open_store, store_url
+from turnbridge.store.open import (
+    SqlStore,
+    database_at,
+    open_store,
+    store_url,
+)
+from turnbridge.store.schema import migrate
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -8,12 +8,21 @@ from functools import partial
 import pytest
 
 from tests.store.conftest import drop_everything
-from tests.store.samples import EMPTY, OWNER, chat, conversation, names_in, names_of, response, rows, say
+from tests.store.samples import (
+    EMPTY,
+    OWNER,
+    chat,
+    conversation,
+    names_in,
+    names_of,
+    response,
+    rows,
+    say,
+)
 from turnbridge.engine.records import ChatQuery
 from turnbridge.store.database import Transaction
-from turnbridge.store.migrations import migrate
 from turnbridge.store.open import database_at, open_store, sqlite_file
-from turnbridge.store.schema import VERSIONS
+from turnbridge.store.schema import VERSIONS, migrate
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio

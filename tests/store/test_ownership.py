@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.samples import OWNER, STRANGER, call, chat, conversation, items, names_in, names_of, response, rows
+from tests.store.samples import (
+    OWNER,
+    STRANGER,
+    call,
+    chat,
+    conversation,
+    items,
+    names_in,
+    names_of,
+    response,
+    rows,
+)
 from turnbridge.engine.records import IN_PROGRESS, ChatQuery, ItemQuery
 from turnbridge.store.open import SqlStore
 from turnbridge.turn.errors import NotFound

@@ -7,8 +7,24 @@ from string import ascii_letters
 
 import pytest
 
-from tests.store.samples import EMPTY, OWNER, call, items, names_of, response, rows, say, told
-from turnbridge.engine.records import CANCELLED, IN_PROGRESS, QUEUED, History, KeptItem
+from tests.store.samples import (
+    EMPTY,
+    OWNER,
+    call,
+    items,
+    names_of,
+    response,
+    rows,
+    say,
+    told,
+)
+from turnbridge.engine.records import (
+    CANCELLED,
+    IN_PROGRESS,
+    QUEUED,
+    History,
+    KeptItem,
+)
 from turnbridge.store.database import LONGEST_TEXT_BYTES
 from turnbridge.store.open import SqlStore, open_store
 from turnbridge.turn.errors import NotFound

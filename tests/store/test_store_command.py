@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.store.samples import OWNER, chat, conversation, exported, items, response
-from turnbridge.cli import app
-from turnbridge.commands.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
-from turnbridge.settings import known_names
+from tests.store.samples import (
+    OWNER,
+    chat,
+    conversation,
+    exported,
+    items,
+    response,
+)
+from turnbridge.cli.main import app
+from turnbridge.cli.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
+from turnbridge.settings.fields import known_names
 from turnbridge.store.open import open_store, store_url
 from turnbridge.turn.items import JsonObject
 

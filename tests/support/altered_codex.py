@@ -4,7 +4,7 @@ from pathlib import Path
 
 import codex_cli_bin
 
-from turnbridge.selfcheck import HOME_PREFIX
+from turnbridge.codex.self_check import HOME_PREFIX
 
 REAL = codex_cli_bin.bundled_codex_path()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import codex_cli_bin
 import msgspec
 
-from turnbridge.appserver.capabilities import SCHEMA_FILE
+from turnbridge.codex.process.binary import SCHEMA_FILE
 from turnbridge.turn.items import Json, JsonObject
 
 KEPT = Path(__file__).with_name("codex-0.92.0.json")

@@ -11,11 +11,11 @@ import httpx2
 import openai
 
 from turnbridge.bootstrap import Gateway, running_gateway
-from turnbridge.demo.replies import Reply, answer, message
-from turnbridge.demo.server import ScriptedModel, in_order
-from turnbridge.settings import Settings, load_settings
+from turnbridge.scripted_model.replies import Reply, answer, message
+from turnbridge.scripted_model.server import ScriptedModel, in_order
+from turnbridge.settings.fields import Settings, load_settings
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.serving import HttpServer
+from turnbridge.web.server.http_server import HttpServer
 
 API_KEY = "sk-test-0123456789abcdef"
 # Longer than anything here takes, shorter than the patience of a test.

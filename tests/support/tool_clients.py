@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 
 from tests.support.gateway import Bridge
-from turnbridge.demo.replies import OutputItem, Reply, function_call
+from turnbridge.scripted_model.replies import OutputItem, Reply, function_call
 from turnbridge.turn.items import Json, JsonObject
 
 Way = Literal["parked", "replayed"]

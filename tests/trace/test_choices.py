@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnbridge.bootstrap import trace_path
-from turnbridge.settings import load_settings
+from turnbridge.settings.fields import load_settings
 
 
 @pytest.mark.parametrize(

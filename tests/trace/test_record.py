@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbridge.safe_text import REDACTED
+from turnbridge.logs.redaction import REDACTED
 from turnbridge.trace.record import Payload, Redaction
 from turnbridge.turn.items import Json
 

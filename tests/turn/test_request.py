@@ -4,7 +4,14 @@ import pytest
 from msgspec.structs import asdict
 
 from turnbridge.turn.items import Json, Message, TextPart
-from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, Tool, TurnRequest, WebSearch
+from turnbridge.turn.request import (
+    AnyJsonObject,
+    JsonOfSchema,
+    PlainText,
+    Tool,
+    TurnRequest,
+    WebSearch,
+)
 from turnbridge.turn.values import replace
 
 

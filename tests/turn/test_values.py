@@ -14,7 +14,13 @@ from turnbridge.turn.items import (
     RawItem,
     TextPart,
 )
-from turnbridge.turn.values import replace, rewritten, seen, size, written
+from turnbridge.turn.values import (
+    replace,
+    rewritten,
+    seen,
+    size,
+    written,
+)
 
 DEEP = "[" * 100_000 + "]" * 100_000
 MANY = f"[{'0, ' * 20_000}0]"

@@ -8,7 +8,12 @@ import pytest
 
 from turnbridge.turn.items import JsonObject
 from turnbridge.web import frame_log
-from turnbridge.web.frame_log import FrameLog, PackedStream, PackedStreams, pack
+from turnbridge.web.frame_log import (
+    FrameLog,
+    PackedStream,
+    PackedStreams,
+    pack,
+)
 from turnbridge.web.writers import named_frames
 
 pytestmark = pytest.mark.anyio

@@ -8,17 +8,25 @@ from itertools import pairwise
 import pytest
 from starlette.types import Message as AsgiMessage
 
-from tests.wire.responses.test_encode import MODEL
+from tests.api.responses.test_encode import MODEL
+from turnbridge.api.responses import decode
+from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.turns import Served
 from turnbridge.turn.errors import UpstreamFailed
-from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.events import (
+    MessageDone,
+    MessageStarted,
+    TextDelta,
+    TurnCompleted,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
 from turnbridge.turn.request import TurnRequest
-from turnbridge.web.access_log import CONTEXT_KEY, RequestContext
 from turnbridge.web.choices import run_choices
+from turnbridge.web.middleware.access_log import CONTEXT_KEY, RequestContext
 from turnbridge.web.turns import Timing, TurnResponse
 from turnbridge.web.writers import ResponsesWriter
-from turnbridge.wire.responses import decode
-from turnbridge.wire.responses.encode import ResponseEncoder
 
 pytestmark = pytest.mark.anyio
 

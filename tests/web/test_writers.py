@@ -5,14 +5,20 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.event_streams import event_streams
-from tests.wire.responses.test_encode import ENDED
-from tests.wire.responses.test_encode import encoder as response_encoder
+from tests.api.responses.test_encode import ENDED
+from tests.api.responses.test_encode import encoder as response_encoder
+from tests.api.shared.event_streams import event_streams
+from turnbridge.api.chat.decode import decode
+from turnbridge.api.chat.encode import ChatEncoder
+from turnbridge.api.shared import sse
 from turnbridge.turn import events as ev
-from turnbridge.web.writers import ChatWriter, ResponsesWriter, TextRun, in_runs, named_frames
-from turnbridge.wire import sse
-from turnbridge.wire.chat.decode import decode
-from turnbridge.wire.chat.encode import ChatEncoder
+from turnbridge.web.writers import (
+    ChatWriter,
+    ResponsesWriter,
+    TextRun,
+    in_runs,
+    named_frames,
+)
 
 
 def chat_encoder() -> ChatEncoder:

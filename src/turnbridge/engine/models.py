@@ -4,8 +4,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from turnbridge.engine.ports import Model
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
-from turnbridge.turn.models import Model
 
 # OpenAI's models take them, but Codex does not offer them to people. OpenAI's own agent SDK asks for `none` unasked.
 UNLISTED_EFFORTS = ("none", "minimal")

@@ -1,19 +1,44 @@
-"""What the edges must provide to the engine."""
+"""What the edges provide to the engine: protocols, and the values that cross them."""
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import TurnEvent
-from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
-from turnbridge.turn.models import Model
+from turnbridge.turn.items import (
+    FilePart,
+    FunctionCallOutput,
+    Item,
+    JsonObject,
+)
 from turnbridge.turn.request import TurnRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model of Codex's catalogue, with its true limits."""
+
+    id: str
+    display_name: str
+    description: str
+    efforts: tuple[str, ...]
+    default_effort: str | None
+    context_window: int | None
+    max_context_window: int | None
+    modalities: tuple[str, ...]
+    service_tiers: tuple[str, ...]
+    hidden: bool
+    is_default: bool
+    scripts_tools: bool = False
+    """Whether Codex ships the model to call tools from scripts (code mode), instead of one by one."""
+
 
 Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 """The events of a turn, some at a time; the last batch ends in a `Terminal`."""
 
 
-class Conversation(Protocol):
+class Thread(Protocol):
     """A thread in Codex that holds a request's history. Used by one request at a time."""
 
     @property
@@ -65,11 +90,11 @@ class Conversation(Protocol):
 class Backend(Protocol):
     """Codex, as the engine sees it."""
 
-    async def open(self, request: TurnRequest) -> Conversation:
+    async def open(self, request: TurnRequest) -> Thread:
         """Start a thread that shows the model exactly the request's items; raises `GatewayError` if it cannot."""
         ...
 
-    async def serves_otherwise(self, request: TurnRequest, conversation: Conversation, error: GatewayError) -> bool:
+    async def serves_otherwise(self, request: TurnRequest, thread: Thread, error: GatewayError) -> bool:
         """Tell whether a turn that failed in a conversation before any output may be opened again, differently."""
         ...
 

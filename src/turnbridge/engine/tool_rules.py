@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from turnbridge.engine.ports import Batches, Conversation, Judge
-from turnbridge.engine.tool_calls import Leg
+from turnbridge.engine.parked_turns import Leg
+from turnbridge.engine.ports import Batches, Judge, Thread
 from turnbridge.turn.errors import OutputRejected
 from turnbridge.turn.events import (
     CallsAwaited,
@@ -53,8 +53,8 @@ CALL_NOW = "You must call one of the available tools now; an answer without a to
 class ToolRules:
     """Applies the client's demands to one request's turn, and records what the model said up to its calls."""
 
-    def __init__(self, conversation: Conversation, request: TurnRequest) -> None:
-        self._conversation = conversation
+    def __init__(self, thread: Thread, request: TurnRequest) -> None:
+        self._thread = thread
         self._request = request
         self._said: list[Item] = []
         self.spent = Usage()
@@ -145,7 +145,7 @@ class ToolRules:
             for call in calls
         ]
         self._said += outputs
-        return rest, self._conversation.resume(outputs)
+        return rest, self._thread.resume(outputs)
 
     def _remind(self, rest: Sequence[TurnEvent]) -> Judged:
         """Ask once more for a call that the client requires."""
@@ -155,7 +155,7 @@ class ToolRules:
         self._reminded = self.intervened = True
         reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
         self._said.append(reminder)
-        return rest, self._conversation.run([reminder], self._request)
+        return rest, self._thread.run([reminder], self._request)
 
 
 def _id_of(item: Item) -> Json:

@@ -7,15 +7,27 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from turnbridge.engine.conformance import repair_instruction
-from turnbridge.engine.limits import Gated, OutputLimit
-from turnbridge.engine.ports import Backend, Batches, Conversation, Judge, MediaLoader, Tokenizer
-from turnbridge.engine.ready_items import ready_items
-from turnbridge.engine.timing import TurnClock, Watch
-from turnbridge.engine.tool_calls import OpenCalls
+from turnbridge.engine.media_items import ready_items
+from turnbridge.engine.output_limits import Gated, OutputLimit
+from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.ports import (
+    Backend,
+    Batches,
+    Judge,
+    MediaLoader,
+    Thread,
+    Tokenizer,
+)
+from turnbridge.engine.structured_output import repair_instruction
 from turnbridge.engine.tool_rules import NO_PROBLEMS, ToolRules
+from turnbridge.engine.turn_clock import TurnClock, Watch
 from turnbridge.engine.warm_threads import Told, WarmThreads
-from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected, without_frames
+from turnbridge.turn.errors import (
+    BackendLost,
+    GatewayError,
+    OutputRejected,
+    without_frames,
+)
 from turnbridge.turn.events import (
     CallsAwaited,
     MessageStarted,
@@ -37,7 +49,12 @@ from turnbridge.turn.items import (
     TextPart,
     is_models,
 )
-from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
+from turnbridge.turn.request import (
+    AnyJsonObject,
+    JsonOfSchema,
+    PlainText,
+    TurnRequest,
+)
 from turnbridge.turn.values import replace
 
 # Where a provider says that it gives no reasoning summaries.
@@ -52,18 +69,18 @@ class Served:
     """In a turn that waited, a thread that went on, or a thread of its own."""
     fidelity: str | None = None
     """How faithfully the model was shown the request, once that is known."""
-    conversations: list[Conversation] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
     """The threads that it was run in; several choices have one each."""
 
     @property
     def retrying(self) -> bool:
         """Tell whether a provider that has just failed is asked again."""
-        return any(conversation.retrying for conversation in self.conversations)
+        return any(thread.retrying for thread in self.threads)
 
     @property
     def heard(self) -> bool:
         """Tell whether the model has said anything yet."""
-        return any(conversation.heard for conversation in self.conversations)
+        return any(thread.heard for thread in self.threads)
 
 
 class TurnRunner:
@@ -75,7 +92,7 @@ class TurnRunner:
         media: MediaLoader,
         tokenizer: Tokenizer,
         judge: Judge,
-        calls: OpenCalls,
+        calls: ParkedTurns,
         warm: WarmThreads,
         watch: Watch,
     ) -> None:
@@ -146,22 +163,22 @@ class TurnRunner:
             await asyncio.to_thread(lambda: told.hashes)
         if (claim := self._calls.claim(request)) is not None:
             served.thread = "parked"
-            turn = self._turn(told, served, claim.conversation, claim.conversation.resume(claim.outputs))
+            turn = self._turn(told, served, claim.thread, claim.thread.resume(claim.outputs))
             turn.rules.intervened = claim.intervened
             return turn
         if (warm := self._warm.take(told)) is not None:
             served.thread = "warm"
-            return self._turn(told, served, warm.conversation, warm.conversation.run(warm.rest, request))
+            return self._turn(told, served, warm.thread, warm.thread.run(warm.rest, request))
         history = self._calls.restored(request)
         served.thread = "replayed" if any(map(is_models, history)) else "fresh"
-        conversation = await self._backend.open(replace(request, items=history))
-        return self._turn(told, served, conversation, conversation.run())
+        thread = await self._backend.open(replace(request, items=history))
+        return self._turn(told, served, thread, thread.run())
 
-    def _turn(self, told: Told, served: Served, conversation: Conversation, source: Batches) -> "_Turn":
-        served.fidelity = conversation.fidelity
-        served.conversations.append(conversation)
-        clock = TurnClock(self._watch, conversation)
-        return _Turn(told, conversation, clock, self._tokenizer, self._judge, source)
+    def _turn(self, told: Told, served: Served, thread: Thread, source: Batches) -> "_Turn":
+        served.fidelity = thread.fidelity
+        served.threads.append(thread)
+        clock = TurnClock(self._watch, thread)
+        return _Turn(told, thread, clock, self._tokenizer, self._judge, source)
 
     async def _again(
         self, request: TurnRequest, turn: "_Turn | None", first: Sequence[TurnEvent], attempt: int
@@ -177,7 +194,7 @@ class TurnRunner:
             # Providers give summaries to some accounts only.
             self._without_summary.add(request.model)
             return replace(request, summary=None)
-        otherwise = await self._backend.serves_otherwise(request, turn.conversation, failed.error)
+        otherwise = await self._backend.serves_otherwise(request, turn.thread, failed.error)
         return request if otherwise else None
 
     def _keep(self, turn: "_Turn", ending: TurnEvent) -> None:
@@ -185,19 +202,19 @@ class TurnRunner:
 
         Before the client hears the end: its next request may come at once.
         """
-        request, conversation, rules = turn.told.request, turn.conversation, turn.rules
+        request, thread, rules = turn.told.request, turn.thread, turn.rules
         if isinstance(ending, CallsAwaited) and rules.leg is not None:
-            if ending.usage.estimated or not request.awaits_outputs or not conversation.alive:
+            if ending.usage.estimated or not request.awaits_outputs or not thread.alive:
                 # After an answer that broke off, the turn would only fail, and a replay does not. Nor does every Codex
                 # wait for outputs.
                 self._calls.remember(request.client, rules.leg)
                 return
-            self._calls.park(request, conversation, rules.leg)
+            self._calls.park(request, thread, rules.leg)
             turn.kept = True
             return
         whole = isinstance(ending, TurnCompleted) and not ending.usage.estimated
-        if whole and not rules.intervened and conversation.alive:
-            self._warm.keep(turn.told, rules.said, conversation)
+        if whole and not rules.intervened and thread.alive:
+            self._warm.keep(turn.told, rules.said, thread)
             turn.kept = True
 
     async def _ready(self, request: TurnRequest) -> TurnRequest:
@@ -215,15 +232,15 @@ class _Turn:
     def __init__(
         self,
         told: Told,
-        conversation: Conversation,
+        thread: Thread,
         clock: TurnClock,
         tokenizer: Tokenizer,
         judge: Judge,
         source: Batches,
     ) -> None:
         self.told = told
-        self.conversation = conversation
-        self.rules = ToolRules(conversation, told.request)
+        self.thread = thread
+        self.rules = ToolRules(thread, told.request)
         self.kept = False
         self._clock = clock
         self._tokenizer = tokenizer
@@ -237,7 +254,7 @@ class _Turn:
         finally:
             self._clock.stop()
             if not self.kept:
-                self.conversation.close()
+                self.thread.close()
 
     def _shaped(self, source: Batches) -> Batches:
         """Return an answer of the shape that the client asked for."""
@@ -270,7 +287,7 @@ class _Turn:
         if problem is not None:
             correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
             self.rules.intervened = True
-            events = await _whole(self._limited(self.conversation.run([correction], self.told.request)))
+            events = await _whole(self._limited(self.thread.run([correction], self.told.request)))
             problem = await self._problem(schema, events)
         yield events if problem is None else [*events[:-1], _rejected(problem, self.rules.spent)]
 
@@ -303,7 +320,7 @@ class _Turn:
                     events, cut = (allowed, None) if limit is None else await self._fed(limit, allowed)
                     said.append(events)
                     if cut is not None:
-                        self.conversation.close()
+                        self.thread.close()
                         # Codex gives no count for a turn that was interrupted.
                         yield [*events, _cut(cut, rules.spent + await self._estimate(said))]
                         return

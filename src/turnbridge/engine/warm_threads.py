@@ -15,7 +15,7 @@ from functools import cached_property, reduce
 from typing import TypeAlias
 
 from turnbridge.engine.digests import digest
-from turnbridge.engine.ports import Conversation
+from turnbridge.engine.ports import Thread
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import (
     BETWEEN_MESSAGES,
@@ -47,7 +47,7 @@ class _Kept:
     lasting: bytes
     entries: bytes
     """The digest of what was said."""
-    conversation: Conversation
+    thread: Thread
     expiry: asyncio.TimerHandle
 
 
@@ -55,7 +55,7 @@ class _Kept:
 class WarmThread:
     """A thread that holds all of a history but its end."""
 
-    conversation: Conversation
+    thread: Thread
     rest: tuple[Item, ...]
 
 
@@ -113,22 +113,22 @@ class WarmThreads:
 
     def __len__(self) -> int:
         """Return how many threads may be continued; one whose app-server has died may not."""
-        return sum(kept.conversation.alive for kept in self._kept.values())
+        return sum(kept.thread.alive for kept in self._kept.values())
 
-    def keep(self, told: Told, said: Sequence[Item], conversation: Conversation) -> None:
+    def keep(self, told: Told, said: Sequence[Item], thread: Thread) -> None:
         """Keep a thread that holds what was told and what the model said then, if it answered.
 
         When there are too many, the client that has most loses its oldest.
         """
         # What not every client can give back is not found in the next history, so it would be shown twice.
         if self._rules.most == 0 or not any(_entries(said)):
-            conversation.close()
+            thread.close()
             return
         key, entries = told.after(said)
         if key in self._kept:
             self._drop(key)
         expiry = asyncio.get_running_loop().call_later(self._rules.ttl_s, self._drop, key)
-        self._kept[key] = _Kept(lasting=told.lasting, entries=digest(entries), conversation=conversation, expiry=expiry)
+        self._kept[key] = _Kept(lasting=told.lasting, entries=digest(entries), thread=thread, expiry=expiry)
         self._shares.add(told.request.client, key)
         if self._shares.excess() is not None:
             self._make_room()
@@ -143,12 +143,12 @@ class WarmThreads:
             kept = self._kept.get(key)
             if kept is None or kept.lasting != told.lasting:
                 continue
-            if not kept.conversation.alive:
+            if not kept.thread.alive:
                 self._drop(key)
             # Last, since it takes longest: with the same hash, it is another conversation only by a rare chance.
             elif kept.entries == digest(told.entries[:length]):
                 self._forget(key)
-                return WarmThread(conversation=kept.conversation, rest=told.rest(length))
+                return WarmThread(thread=kept.thread, rest=told.rest(length))
         return None
 
     def close(self) -> None:
@@ -158,13 +158,13 @@ class WarmThreads:
 
     def _make_room(self) -> None:
         """Give up what is of no use any more, then what is too much."""
-        for dead in [key for key, kept in self._kept.items() if not kept.conversation.alive]:
+        for dead in [key for key, kept in self._kept.items() if not kept.thread.alive]:
             self._drop(dead)
         while (excess := self._shares.excess()) is not None:
             self._drop(excess)
 
     def _drop(self, key: int) -> None:
-        self._forget(key).conversation.close()
+        self._forget(key).thread.close()
 
     def _forget(self, key: int) -> _Kept:
         kept = self._kept.pop(key)

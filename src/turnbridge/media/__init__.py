@@ -1,0 +1,1 @@
+"""Images and files that a request refers to."""

@@ -14,7 +14,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpcore2
 
-from turnbridge.media.addresses import AddressCheck, Endpoint, Resolver
+from turnbridge.media.ssrf_guard import AddressCheck, Endpoint, Resolver
 from turnbridge.turn.images import IMAGE_SIZE_LIMIT
 
 HTTPS_PORT = 443

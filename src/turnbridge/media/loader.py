@@ -1,19 +1,36 @@
-"""Brings in what a request points at: images become data URLs, files become text."""
+"""Resolves references of a request: image URLs become data URLs, files become text."""
 
 import asyncio
 import base64
+import codecs
+import re
 import ssl
 from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from turnbridge.engine.ports import Helpers
-from turnbridge.media.addresses import AddressCheck, Resolver, is_public, resolve
-from turnbridge.media.fetch import Fetched, FetchFailed, FetchLimits, FetchTooLarge, GuardedFetcher
-from turnbridge.media.files import decode_text, type_name, with_name
+from turnbridge.media.fetch import (
+    Fetched,
+    FetchFailed,
+    FetchLimits,
+    FetchTooLarge,
+    GuardedFetcher,
+)
 from turnbridge.media.pdf import MOST_PAGES, PdfReader
+from turnbridge.media.ssrf_guard import (
+    AddressCheck,
+    Resolver,
+    is_public,
+    resolve,
+)
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
+from turnbridge.turn.images import (
+    SUPPORTED_IMAGES,
+    excess_of_pixels,
+    image_pixels,
+    image_type,
+)
 from turnbridge.turn.items import FilePart
 
 
@@ -84,3 +101,65 @@ class HttpMediaLoader:
         except FetchFailed as error:
             code = f"{kind}_too_large" if isinstance(error, FetchTooLarge) else f"invalid_{kind}_url"
             raise InvalidRequest(f"The {kind} URL cannot be used. {error}", code=code, param=param) from error
+
+
+_TEXT_TYPES = re.compile(
+    r"text/.+|.+\+(json|xml|yaml)"
+    r"|application/(x-)?(json|jsonl|ndjson|json5|xml|yaml|toml|javascript|ecmascript|typescript"
+    r"|sql|graphql|sh|csv|tex)",
+    re.IGNORECASE,
+)
+
+_TEXT_NAMES = re.compile(
+    r".*\.(bat|c|cc|cfg|conf|cpp|cs|css|csv|diff|env|go|graphql|h|hpp|html?|ini|java|jsx?|json5?|jsonl|kt|lock|log"
+    r"|lua|md|mjs|ndjson|patch|php|pl|proto|ps1|py|r|rb|rs|rst|scala|sh|sql|srt|svg|swift|tex|tf|toml|tsx?|tsv"
+    r"|txt|vtt|xml|ya?ml|zig)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+# Everything below the space except tab, line feed, form feed and carriage return, which texts use.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+
+_UNTOLD_TYPE = "application/octet-stream"
+
+
+def decode_text(data: bytes, *, filename: str | None, mime_type: str | None) -> str | None:
+    """Return the text of a file, or None when it is not text.
+
+    A file that calls itself text may hold control characters and need not be UTF-8: then it is read as
+    Windows-1252, as browsers do. Any other file has to look like text.
+    """
+    declared = _declares_text(filename, mime_type)
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = data.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError:
+        if not declared:
+            return None
+        text = data.decode("cp1252", "replace")
+    if "\0" in text or (not declared and _CONTROL.search(text)):
+        return None
+    return text
+
+
+def with_name(text: str, filename: str | None) -> str:
+    """Return the text below a line with the file's name, so that the model can refer to it."""
+    # A line break in a name would let it pose as the content.
+    name = " ".join((filename or "").split())
+    return f"File: {name}\n\n{text}" if name else text
+
+
+def type_name(filename: str | None, mime_type: str | None) -> str:
+    """Return what to call the type of a file in an error."""
+    mime_type = _bare_type(mime_type)
+    if mime_type not in ("", _UNTOLD_TYPE):
+        return mime_type
+    return PurePosixPath(filename or "").suffix or "an unknown type"
+
+
+def _declares_text(filename: str | None, mime_type: str | None) -> bool:
+    return bool(_TEXT_TYPES.fullmatch(_bare_type(mime_type)) or _TEXT_NAMES.fullmatch(filename or ""))
+
+
+def _bare_type(mime_type: str | None) -> str:
+    return (mime_type or "").partition(";")[0].strip()

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnbridge.engine.conformance import Conformance
+from turnbridge.api.shared.strict_schema import misconstruction
 from turnbridge.engine.ports import Flaw, JobFailed, NoHelper
+from turnbridge.engine.structured_output import Conformance
 from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.turn.errors import BackendUnavailable, OutputRejected
 from turnbridge.turn.items import JsonObject
-from turnbridge.turn.schemas import simple_size
-from turnbridge.wire.strict_schema import misconstruction
+from turnbridge.turn.json_schema import simple_size
 
 # The largest schemas that are taken compile in 0.1 seconds, and answers are checked in milliseconds: this is for slow
 # machines. Two at once, so that one client's heavy schema does not hold up all others.

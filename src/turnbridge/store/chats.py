@@ -6,8 +6,7 @@ import msgspec
 
 from turnbridge.engine.records import ChatQuery, ChatRecord
 from turnbridge.store.database import Transaction, Value
-from turnbridge.store.part import Part
-from turnbridge.store.segments import decoded
+from turnbridge.store.segments import Part, decoded
 from turnbridge.turn.items import JsonObject
 
 RECORD = "id, owner, created_at, model, metadata, body, messages"

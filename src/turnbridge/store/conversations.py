@@ -4,11 +4,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnbridge.engine.records import ConversationRecord, History, ItemPage, ItemQuery, KeptItem
+from turnbridge.engine.records import (
+    ConversationRecord,
+    History,
+    ItemPage,
+    ItemQuery,
+    KeptItem,
+)
 from turnbridge.store.database import Transaction
-from turnbridge.store.part import Part
 from turnbridge.store.segments import (
     CHAIN,
+    Part,
     add_segment,
     decoded,
     history,

@@ -7,8 +7,7 @@ from functools import partial
 import msgspec
 
 from turnbridge.store.database import Transaction
-from turnbridge.store.part import Part
-from turnbridge.store.segments import decoded
+from turnbridge.store.segments import Part, decoded
 from turnbridge.turn.items import Json, JsonObject
 
 # Rows that are in memory at once; a row may be as large as a request.

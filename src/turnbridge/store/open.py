@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from turnbridge.store.chats import Chats
+from turnbridge.store.circuit_breaker import GuardedDatabase, Unhurried
 from turnbridge.store.conversations import Conversations
 from turnbridge.store.database import UNAVAILABLE, Database
 from turnbridge.store.export import Export
-from turnbridge.store.guarded import GuardedDatabase, Unhurried
-from turnbridge.store.migrations import migrate
 from turnbridge.store.responses import Responses
+from turnbridge.store.retention import Upkeep
+from turnbridge.store.schema import migrate
 from turnbridge.store.sqlite import SqliteDatabase
-from turnbridge.store.upkeep import Upkeep
 from turnbridge.turn.errors import BackendUnavailable
 
 STORE_FILE = "store.db"

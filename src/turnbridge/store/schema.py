@@ -1,14 +1,12 @@
-"""The tables, as the steps that made them: version N is what the first N steps leave.
+"""The tables as migration steps, and the migration of a database to the newest one, forwards only.
 
-Steps are never changed, only added. Each one must keep the rows that it finds.
-
-- `segments`: a piece of a history. `parent` is the piece before it; `size` counts the JSON of its items.
-- `items`: what a segment holds, in order. `is_output`: the model made it. `call_id`: by which its output finds it.
-  Ids that clients make up are as `kept_text` leaves them.
-- `responses`: what clients see of an answer; `segment` holds its own items. Who runs one extends `lease_until`.
-- `conversations`: `head` is the last segment.
-- `chats`: chat completions; `chat_metadata` has their metadata once more, to be searched.
+Version N is what the first N steps leave. Steps are never changed, only added.
 """
+
+from collections.abc import Sequence
+
+from turnbridge.store.database import UNAVAILABLE, Transaction
+from turnbridge.turn.errors import BackendUnavailable
 
 VERSION_1 = (
     """
@@ -91,3 +89,25 @@ VERSION_1 = (
 )
 
 VERSIONS = (VERSION_1,)
+
+
+async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
+    """Run the steps that the database does not have yet; refuse one that has more than we know."""
+    for statement in tx.dialect.before_migrating:
+        await tx.execute(statement)
+    await tx.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
+    found = await tx.row(int, "SELECT version FROM schema_version")
+    have = found or 0
+    if have > len(versions):
+        raise BackendUnavailable(
+            f"The store was written by a later Turnbridge (its schema is {have}, this one knows {len(versions)}). "
+            "Install that version again, or choose another database in PROXY_DATABASE_URL.",
+            code=UNAVAILABLE,
+        )
+    for step in versions[have:]:
+        for statement in step:
+            await tx.execute(statement.format_map(tx.dialect.names))
+    if found is None:
+        await tx.execute("INSERT INTO schema_version (version) VALUES ($1)", len(versions))
+    elif have < len(versions):
+        await tx.execute("UPDATE schema_version SET version = $1", len(versions))

@@ -1,11 +1,16 @@
 """Segments and their items: adding, reading up to the beginning, and removing what nobody needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem
-from turnbridge.store.database import Transaction, Value, kept_text
+from turnbridge.engine.records import (
+    History,
+    ItemPage,
+    ItemQuery,
+    KeptItem,
+)
+from turnbridge.store.database import Database, Transaction, Value, kept_text
 from turnbridge.turn.items import JsonObject
 
 CHAIN = """
@@ -207,3 +212,27 @@ def _place(depth: int, position: int) -> tuple[int, int]:
 
 def _placed(depth: int, is_output: int, item_id: str, body: bytes) -> tuple[bool, KeptItem]:
     return depth == 0 and is_output == 1, _kept_item(item_id, body)
+
+
+class Part:
+    """A part of the store: a database, and what time it is."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._database = database
+        self._now = now
+
+    async def _remove(self, kind: str, hide: str, row_id: str, owner: str) -> bool:
+        """Remove a row and what only it needs; False if there is none.
+
+        It is hidden at first, as something very old that belongs to nobody. The rest takes as many transactions as it
+        takes; if the process ends meanwhile, the next pruning goes on with it.
+        """
+
+        async def begin(tx: Transaction) -> int | None:
+            found = await tx.row(str, f"{hide} WHERE id = $1 AND owner = $2 RETURNING id", row_id, owner)
+            return None if found is None else (await remove_step(tx, kind, row_id))[0]
+
+        removed = await self._database.write(begin)
+        while removed == 0:
+            removed, _ = await self._database.write(lambda tx: remove_step(tx, kind, row_id))
+        return removed is not None

@@ -20,7 +20,15 @@ from typing import TypeVar
 
 import msgspec
 
-from turnbridge.store.database import CLOCK, Dialect, Transaction, Value, Work, bound, failures_told
+from turnbridge.store.database import (
+    CLOCK,
+    Dialect,
+    Transaction,
+    Value,
+    Work,
+    bound,
+    failures_told,
+)
 
 T = TypeVar("T")
 

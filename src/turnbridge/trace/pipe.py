@@ -11,9 +11,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from turnbridge.trace.record import UNREADABLE, Direction, Kind, Phase
+from turnbridge.codex.protocol import jsonrpc
+from turnbridge.trace.record import (
+    UNREADABLE,
+    Direction,
+    Kind,
+    Phase,
+)
 from turnbridge.trace.trace import Trace, serving
-from turnbridge.wire.codex import jsonrpc
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -12,7 +12,13 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from turnbridge.safe_text import KEY_LOOKS, REDACTED, SECRET_NAME, SECRET_WORDS, OwnKeys
+from turnbridge.logs.redaction import (
+    KEY_LOOKS,
+    REDACTED,
+    SECRET_NAME,
+    SECRET_WORDS,
+    OwnKeys,
+)
 from turnbridge.turn.items import Json
 
 Phase: TypeAlias = Literal["http_ingress", "backend_submission", "backend_io", "client_egress"]

@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnbridge.safe_text import one_line, shortened
-from turnbridge.trace.record import Direction, Kind, Line, Payload, Phase, Redaction
+from turnbridge.logs.redaction import one_line, shortened
+from turnbridge.trace.record import (
+    Direction,
+    Kind,
+    Line,
+    Payload,
+    Phase,
+    Redaction,
+)
 from turnbridge.trace.writer import TraceFile
 
 NOTHING = Payload(raw=msgspec.Raw(b"null"))

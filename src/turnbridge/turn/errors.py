@@ -27,7 +27,7 @@ GatewayError
 ├── TurnTimeout             the turn took longer than it may
 └── InternalFault           our own defect
 
-No HTTP number stands here: `wire.openai_errors` holds the one table that turns these into statuses.
+No HTTP number stands here: `api.shared.errors` holds the one table that turns these into statuses.
 """
 
 from typing import ClassVar, TypeVar

@@ -1,1 +1,1 @@
-"""Edge: HTTP."""
+"""HTTP: server, middleware, streams."""

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from turnbridge.api.output_mode import Runner
 from turnbridge.engine.turns import Served
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.request import TurnRequest
-from turnbridge.web.output_mode import Runner
 
 MOST_UNSENT_BATCHES = 64
 

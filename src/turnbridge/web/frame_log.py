@@ -11,12 +11,11 @@ from weakref import WeakValueDictionary
 
 from starlette.types import Receive, Scope, Send
 
-from turnbridge.web.access_log import context_of
-from turnbridge.web.headers import encoded
-from turnbridge.web.keepalive import wants_no_keepalive
-from turnbridge.web.leaving import Client
+from turnbridge.api.shared import sse
+from turnbridge.web.disconnect import Client
+from turnbridge.web.http import encoded, wants_no_keepalive
+from turnbridge.web.middleware.access_log import context_of
 from turnbridge.web.turns import STREAM_HEADERS
-from turnbridge.wire import sse
 
 # What is on its way to one reader. The connection has buffers of the same size, and the system larger ones.
 PIECE_BYTES = 64 * 1024

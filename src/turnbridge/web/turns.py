@@ -11,17 +11,25 @@ from typing import Protocol
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from turnbridge.api.output_mode import Runner
+from turnbridge.api.shared import sse
 from turnbridge.engine.turns import Served
-from turnbridge.turn.events import MessageStarted, ReasoningStarted, Terminal, TextDelta, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.events import (
+    MessageStarted,
+    ReasoningStarted,
+    Terminal,
+    TextDelta,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
-from turnbridge.web.access_log import RequestContext, context_of
 from turnbridge.web.choices import AnyBatch, numbered, run_choices
-from turnbridge.web.headers import encoded
+from turnbridge.web.disconnect import Client
+from turnbridge.web.http import encoded
 from turnbridge.web.later import Later
-from turnbridge.web.leaving import Client
-from turnbridge.web.output_mode import Runner
-from turnbridge.wire import sse
+from turnbridge.web.middleware.access_log import RequestContext, context_of
 
 # Said inside a stream, whose headers have long gone, in the words of the header that whole answers carry.
 USAGE_HEADER = "x-turnbridge-usage"

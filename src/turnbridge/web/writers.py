@@ -3,12 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from turnbridge.turn.events import Terminal, TextDelta, TurnEvent, TurnFailed, Usage
+from turnbridge.api.chat.encode import ChatEncoder
+from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.shared import sse
+from turnbridge.api.shared.errors import error_object
+from turnbridge.turn.events import (
+    Terminal,
+    TextDelta,
+    TurnEvent,
+    TurnFailed,
+    Usage,
+)
 from turnbridge.turn.items import JsonObject
-from turnbridge.wire import sse
-from turnbridge.wire.chat.encode import ChatEncoder
-from turnbridge.wire.openai_errors import error_object
-from turnbridge.wire.responses.encode import ResponseEncoder
 
 # What stands in a template where a delta's own values go; ids are made of letters and digits.
 TEXT_HOLE = "the text goes here"

@@ -1,0 +1,219 @@
+"""`TurnEvent`s → chat completion chunks, and their fold, the chat completion.
+
+A chat message has one text, so narration joins the reasoning side, and separate messages or thoughts are kept apart
+by a blank line.
+"""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from turnbridge.api.chat.decode import DecodedChat
+from turnbridge.turn import events as ev
+from turnbridge.turn.items import (
+    BETWEEN_MESSAGES,
+    NARRATION,
+    Json,
+    JsonObject,
+)
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One of the answers, as far as it has come."""
+
+    content: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    annotations: list[Json] = field(default_factory=list)
+    calls: list[ev.FunctionCallDone] = field(default_factory=list)
+    phases: dict[str, str | None] = field(default_factory=dict)
+    writing: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    """For each side, which part of which item was written last."""
+    finish_reason: str | None = None
+    usage: ev.Usage = field(default_factory=ev.Usage)
+
+
+class ChatEncoder:
+    """Turns the events of one or several turns into the completion that a client reads, live or whole."""
+
+    def __init__(self, request: DecodedChat, *, completion_id: str, created: int) -> None:
+        self._head: JsonObject = {
+            "id": completion_id,
+            "created": created,
+            "model": request.turn.model,
+            "service_tier": request.turn.service_tier or "default",
+        }
+        self._include_usage = request.include_usage
+        self._legacy = request.legacy_functions
+        self._choices = [_Choice() for _ in range(request.choices)]
+        self.failure: ev.TurnFailed | None = None
+
+    @property
+    def usage(self) -> ev.Usage:
+        """Return the tokens of all choices."""
+        return sum((choice.usage for choice in self._choices), ev.Usage())
+
+    @property
+    def completion(self) -> JsonObject:
+        """Return the completion; whole once every choice has ended."""
+        choices: list[Json] = [
+            {
+                "index": index,
+                "message": _message(choice, legacy=self._legacy),
+                "logprobs": None,
+                "finish_reason": choice.finish_reason,
+            }
+            for index, choice in enumerate(self._choices)
+        ]
+        return {**self._head, "object": "chat.completion", "choices": choices, "usage": _usage(self.usage)}
+
+    def opening(self, *, speaks: bool) -> list[JsonObject]:
+        """Return the chunks that come before any output: the role of each choice.
+
+        The content is an empty text only if text comes next: clients would open an empty message for it before a call.
+        """
+        return [
+            self._chunk(index, {"role": "assistant", "content": "" if speaks else None, "refusal": None})
+            for index in range(len(self._choices))
+        ]
+
+    def feed(self, index: int, event: ev.TurnEvent) -> list[JsonObject]:
+        """Return what an event of choice `index` means to the client."""
+        choice = self._choices[index]
+        match event:
+            case ev.TextDelta():
+                side, texts = self.take_texts(index, event.item_id, [event.text])
+                return [self.text_chunk(index, side, *texts)]
+            case ev.SummaryDelta() | ev.ReasoningDelta():
+                part = (event.item_id, type(event), event.index)
+                texts = _written(choice, "reasoning_content", part, [event.text])
+                return [self.text_chunk(index, "reasoning_content", *texts)]
+            case ev.MessageStarted():
+                choice.phases[event.item_id] = event.phase
+                return []
+            case ev.MessageDone():
+                return self._cite(index, event)
+            case ev.FunctionCallDone():
+                return self._call(index, event)
+            case ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
+                return []
+            case ev.TurnCompleted():
+                return self._finish(index, "stop", event.usage)
+            case ev.CallsAwaited():
+                return self._finish(index, "function_call" if self._legacy else "tool_calls", event.usage)
+            case ev.TurnIncomplete():
+                reason = "length" if event.reason == "max_output_tokens" else "content_filter"
+                return self._finish(index, reason, event.usage)
+            case ev.TurnFailed():
+                self.failure = self.failure or event
+                choice.usage = event.usage
+                return []
+            case _:
+                assert_never(event)
+
+    def closing(self) -> list[JsonObject]:
+        """Return the chunk that comes after every choice has finished: the usage, if asked for."""
+        if not self._include_usage:
+            return []
+        return [{**self._head, "object": "chat.completion.chunk", "choices": [], "usage": _usage(self.usage)}]
+
+    def _cite(self, index: int, message: ev.MessageDone) -> list[JsonObject]:
+        """Return the answer's citations, moved along with its text."""
+        choice = self._choices[index]
+        if message.phase == NARRATION:
+            return []
+        offset = sum(map(len, choice.content)) - len(message.text)
+        cited: list[Json] = [
+            _citation(note, offset) for note in message.annotations if note.get("type") == "url_citation"
+        ]
+        choice.annotations += cited
+        return [self._chunk(index, {"annotations": cited})] if cited else []
+
+    def take_texts(self, index: int, item_id: str, texts: list[str]) -> tuple[str, list[str]]:
+        """Take pieces of a message into choice `index`; return the side they are told on, and how they read there."""
+        choice = self._choices[index]
+        side = "reasoning_content" if choice.phases.get(item_id) == NARRATION else "content"
+        return side, _written(choice, side, (item_id,), texts)
+
+    def text_chunk(self, index: int, side: str, text: str) -> JsonObject:
+        """Return the chunk that tells a piece of text."""
+        return self._chunk(index, {side: text})
+
+    def _call(self, index: int, call: ev.FunctionCallDone) -> list[JsonObject]:
+        """Return the call's id and name first, then its arguments."""
+        choice = self._choices[index]
+        number = len(choice.calls)
+        choice.calls.append(call)
+        head: JsonObject = {"name": call.name, "arguments": ""}
+        body: JsonObject = {"arguments": call.arguments}
+        if self._legacy:
+            deltas: list[JsonObject] = [{"function_call": head}, {"function_call": body}]
+        else:
+            first: JsonObject = {"index": number, "id": call.call_id, "type": "function", "function": head}
+            deltas = [{"tool_calls": [first]}, {"tool_calls": [{"index": number, "function": body}]}]
+        return [self._chunk(index, delta) for delta in (deltas if call.arguments else deltas[:1])]
+
+    def _finish(self, index: int, reason: str, usage: ev.Usage) -> list[JsonObject]:
+        choice = self._choices[index]
+        choice.finish_reason, choice.usage = reason, usage
+        return [self._chunk(index, {}, finish_reason=reason)]
+
+    def _chunk(self, index: int, delta: JsonObject, *, finish_reason: str | None = None) -> JsonObject:
+        chunk: JsonObject = {
+            **self._head,
+            "object": "chat.completion.chunk",
+            "choices": [{"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}],
+        }
+        return {**chunk, "usage": None} if self._include_usage else chunk
+
+
+def _written(choice: _Choice, side: str, part: tuple[object, ...], texts: list[str]) -> list[str]:
+    """Add pieces to one side of a choice, and return them; those of another part are set off from what stands there."""
+    if choice.writing.setdefault(side, part) != part:
+        choice.writing[side] = part
+        texts = [BETWEEN_MESSAGES + texts[0], *texts[1:]]
+    (choice.content if side == "content" else choice.reasoning).extend(texts)
+    return texts
+
+
+def _message(choice: _Choice, *, legacy: bool) -> JsonObject:
+    text = "".join(choice.content)
+    message: JsonObject = {
+        "role": "assistant",
+        "content": None if choice.calls and not text else text,
+        "refusal": None,
+        "annotations": list(choice.annotations),
+    }
+    if choice.calls and legacy:
+        message["function_call"] = {"name": choice.calls[0].name, "arguments": choice.calls[0].arguments}
+    elif choice.calls:
+        message["tool_calls"] = [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in choice.calls
+        ]
+    reasoning = "".join(choice.reasoning)
+    return {**message, "reasoning_content": reasoning} if reasoning else message
+
+
+def _citation(annotation: JsonObject, offset: int) -> JsonObject:
+    """Return a citation as the chat API nests it."""
+    cited = {key: value for key, value in annotation.items() if key != "type"}
+    for key in ("start_index", "end_index"):
+        place = cited.get(key)
+        if isinstance(place, int):
+            cited[key] = place + offset
+    return {"type": "url_citation", "url_citation": cited}
+
+
+def _usage(usage: ev.Usage) -> JsonObject:
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    }

@@ -1,0 +1,144 @@
+"""`/v1/chat/completions/{id}`: chat completions that their clients asked to store."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnbridge.api.chat.encode import ChatEncoder
+from turnbridge.api.responses.state import State, owner_asking, owner_of
+from turnbridge.api.responses.stored_items import deleted
+from turnbridge.api.shared.pagination import page, page_of, page_query
+from turnbridge.api.shared.parameters import check_metadata
+from turnbridge.api.shared.validation import convert
+from turnbridge.engine.records import ChatQuery, ChatRecord
+from turnbridge.turn.errors import GatewayError, NotFound
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.web.bodies import parsed
+from turnbridge.web.http import json_response
+from turnbridge.web.middleware.ingress import read_body
+
+log = structlog.get_logger(__name__)
+
+# How OpenAI's SDKs write a filter by metadata: `metadata[key]=value`.
+METADATA_FILTER = "metadata["
+
+
+class ChatUpdate(msgspec.Struct):
+    """The one thing that may change."""
+
+    metadata: JsonObject | None = None
+
+
+class StoredChats:
+    """Keeps chat completions, and handles `GET /v1/chat/completions` and what is below it."""
+
+    def __init__(self, state: State, *, body_limit_bytes: int) -> None:
+        self._state = state
+        self._body_limit_bytes = body_limit_bytes
+
+    async def keep(self, client: str, body: JsonObject, encoder: ChatEncoder) -> None:
+        """Keep a finished completion, unless it failed; the client has its answer in any case."""
+        if encoder.failure is not None:
+            return
+        record = _record(client, body, encoder.completion)
+        try:
+            await self._state.store.add_chat(record)
+        except GatewayError as error:
+            log.error("chat_not_kept", completion=record.id, reason=error.message)
+
+    async def list(self, request: Request) -> Response:
+        """List completions, filtered by model and metadata."""
+        query = page_query(request.query_params, usual_order="asc")
+        chats, has_more = await self._state.store.chats(
+            owner_asking(request),
+            ChatQuery(
+                model=request.query_params.get("model"),
+                metadata=_metadata_filter(request.query_params),
+                after=query.after,
+                limit=query.limit,
+                newest_first=query.newest_first,
+            ),
+        )
+        return json_response(page([chat.body for chat in chats], has_more=has_more))
+
+    async def retrieve(self, request: Request) -> Response:
+        """Answer with a completion."""
+        return json_response((await self._found(request)).body)
+
+    async def update(self, request: Request) -> Response:
+        """Replace a completion's metadata."""
+        given = await read_body(request.scope, request.receive, limit_bytes=self._body_limit_bytes)
+        metadata = check_metadata(convert(await parsed(given), ChatUpdate).metadata)
+        chat = await self._found(request)
+        changed = replace(chat, metadata=metadata, body={**chat.body, "metadata": {**metadata}})
+        if not await self._state.store.update_chat(changed):
+            raise _missing(chat.id)
+        return json_response(changed.body)
+
+    async def delete(self, request: Request) -> Response:
+        """Remove a completion."""
+        chat_id = str(request.path_params["completion_id"])
+        if not await self._state.store.delete_chat(owner_asking(request), chat_id):
+            raise _missing(chat_id)
+        return json_response(deleted(chat_id, "chat.completion.deleted"))
+
+    async def messages(self, request: Request) -> Response:
+        """List the messages that a completion answered."""
+        chat = await self._found(request)
+        shown = [shown_message(f"{chat.id}-{number}", message) for number, message in enumerate(chat.messages)]
+        return json_response(page_of(shown, page_query(request.query_params, usual_order="asc")))
+
+    async def _found(self, request: Request) -> ChatRecord:
+        chat_id = str(request.path_params["completion_id"])
+        chat = await self._state.store.chat(owner_asking(request), chat_id)
+        if chat is None:
+            raise _missing(chat_id)
+        return chat
+
+
+def _record(client: str, body: JsonObject, completion: JsonObject) -> ChatRecord:
+    given, messages, created = body.get("metadata"), body.get("messages"), completion["created"]
+    if not isinstance(messages, list) or not isinstance(created, int):
+        raise AssertionError("A completion that was answered has messages and a time.")
+    metadata = check_metadata(given if isinstance(given, dict) else None)
+    kept: dict[str, Json] = {**completion, "metadata": {**metadata}}
+    return ChatRecord(
+        id=str(completion["id"]),
+        owner=owner_of(client),
+        created_at=created,
+        model=str(completion["model"]),
+        metadata=metadata,
+        body=kept,
+        messages=tuple(message for message in messages if isinstance(message, dict)),
+    )
+
+
+def _metadata_filter(parameters: Mapping[str, str]) -> dict[str, str]:
+    return check_metadata(
+        {
+            name.removeprefix(METADATA_FILTER).removesuffix("]"): value
+            for name, value in parameters.items()
+            if name.startswith(METADATA_FILTER) and name.endswith("]")
+        }
+    )
+
+
+def _missing(chat_id: str) -> NotFound:
+    return NotFound(f"Chat completion with id '{chat_id}' not found.", param="completion_id")
+
+
+def shown_message(message_id: str, message: JsonObject) -> JsonObject:
+    """Return a message with an id; a content of parts stands apart from a content that is a text."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else None
+    return {
+        **message,
+        "id": message_id,
+        "content": None if parts is not None else content,
+        "content_parts": parts,
+        "refusal": message.get("refusal"),
+    }

@@ -1,0 +1,48 @@
+"""The models that can be asked for, and the routes that list them."""
+
+from collections.abc import Mapping, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnbridge.api.shared.model_list import model_list, model_object
+from turnbridge.engine.models import ModelCatalog
+from turnbridge.engine.ports import Backend, Model
+from turnbridge.web.http import json_response
+
+
+class Models:
+    """What can be asked for, read from Codex each time: it changes with its login and its version.
+
+    Handles `GET /v1/models` and what is below it.
+    """
+
+    def __init__(self, backend: Backend, *, aliases: Mapping[str, str]) -> None:
+        self._backend = backend
+        self._aliases = aliases
+        self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
+
+    async def catalog(self) -> ModelCatalog:
+        """Return the models and every name for them."""
+        default = await self._backend.default_model()
+        models = await self._backend.models()
+        # Made anew only when Codex has others: that takes 7 µs.
+        if self._known is None or self._known[0] is not models or self._known[1] != default:
+            self._known = (models, default, ModelCatalog(models, default=default, aliases=self._aliases))
+        return self._known[2]
+
+    def fidelity(self) -> str:
+        """Tell how faithfully the model is shown a request."""
+        return self._backend.fidelity()
+
+    async def list(self, _: Request) -> Response:
+        """List the models, and the operator's own names for them."""
+        catalog = await self.catalog()
+        listed = [model_object(model) for model in catalog.listed()]
+        aliases = [model_object(model, name=name) for name, model in catalog.aliases().items()]
+        return json_response(model_list([*listed, *aliases]))
+
+    async def retrieve(self, request: Request) -> Response:
+        """Answer with the model that a name stands for, under that name."""
+        name = request.path_params["model"]
+        return json_response(model_object((await self.catalog()).resolve(name).model, name=name))

@@ -1,0 +1,362 @@
+"""Responses that are made in the background: nobody has to wait for them, and anybody with their id may read along.
+
+Whoever runs one holds a lease on it in the store. If the lease ends, the gateway that ran it is gone, and the response
+has failed. A response has one end: the first that is kept. A gateway that cannot keep an end tells it only while its
+lease keeps others from ending the response, and has it in memory until the store takes it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import structlog
+from starlette.types import ASGIApp
+
+from turnbridge.api.output_mode import Runner
+from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.state import (
+    Past,
+    State,
+    grown,
+    named,
+    record_of,
+)
+from turnbridge.api.shared.errors import error_event
+from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord
+from turnbridge.engine.turns import Served
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
+from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
+from turnbridge.turn.items import JsonObject
+from turnbridge.turn.request import TurnRequest
+from turnbridge.web.frame_log import EventStream, FrameLog, pack
+from turnbridge.web.http import json_response
+from turnbridge.web.writers import named_frames
+
+log = structlog.get_logger(__name__)
+
+# After how long without a sign of its gateway a running response counts as lost, and how often the sign is given.
+LEASE_S = 30.0
+RENEWAL_S = 5.0
+# For how long a response must be seen as lost before it is ended: after an outage of the store, or a jump of its clock,
+# all leases are over, and every gateway needs a moment to extend its own.
+GRACE_S = 15.0
+# How often a response that could not be kept is tried again.
+KEEP_RETRY_S = 1.0
+# While more than this waits for a store that takes it, no response is begun in the background.
+MOST_WAITING_BYTES = 64 * 1024 * 1024
+
+LOST = "The gateway stopped while this response was being made. Send the request again."
+LOST_ERROR: JsonObject = {"code": "server_error", "message": LOST}
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Run:
+    """A response that is being made, and its stream so far."""
+
+    past: Past
+    encoder: ResponseEncoder
+    log: FrameLog = field(default_factory=FrameLog)
+    last: list[bytes] = field(default_factory=list)
+    """The end of the stream, until it is told: who has heard it may ask for the response, or continue it, at once."""
+    unwanted: bool = False
+    """Whether its client has cancelled it."""
+    leased_until: float = 0.0
+    """Up to when nobody else can end it, by this machine's monotonic clock."""
+    making: "asyncio.Task[None]" = field(init=False)
+    """Its turn, which may be cancelled at any moment."""
+    ending: "asyncio.Task[None]" = field(init=False)
+    """What comes after the turn, whatever became of it; never cancelled, so that a response has one end."""
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when its end was kept, or could not be."""
+    _ended_elsewhere: JsonObject | None = None
+
+    @property
+    def id(self) -> str:
+        """Return the response's id."""
+        return str(self.encoder.response["id"])
+
+    @property
+    def response(self) -> JsonObject:
+        """Return the response as it stands."""
+        return self._ended_elsewhere or self.encoder.response
+
+    @property
+    def made(self) -> bool:
+        """Tell whether the response has its end."""
+        return self.encoder.status not in RUNNING
+
+    def add(self, events: Sequence[JsonObject]) -> None:
+        """Let the readers know what has happened; the end of it, when it may be told."""
+        frames = [named_frames([event]) for event in events]
+        if self.made:
+            self.last += frames
+        else:
+            self.log.add(frames)
+
+    def end(self) -> None:
+        """Let the readers know how it ended, unless they do."""
+        if not self.log.ended:
+            self.log.add(self.last)
+            self.log.end()
+
+    def end_as(self, record: ResponseRecord) -> None:
+        """Let the readers know how somebody else has ended it."""
+        self._ended_elsewhere = record.body
+        self.last = [named_frames([event]) for event in _ending(record, len(self.log.frames))]
+        self.end()
+
+
+class BackgroundRuns:
+    """The responses that this gateway makes in the background."""
+
+    def __init__(self, state: State, *, keepalive_s: float | None, count: Callable[[Usage, str], None]) -> None:
+        """`count` is told the tokens of each run, and how it was served."""
+        self._state = state
+        self._keepalive_s = keepalive_s
+        self._count = count
+        self._runs: dict[str, Run] = {}
+        self._closing = asyncio.Event()
+        self._waiting_bytes = 0
+        """The streams of responses that have ended, and that the store has not taken yet."""
+        self._lost_since: dict[str, float] = {}
+        """Responses of other gateways whose lease is over, and when that was first seen."""
+
+    async def watch(self) -> None:
+        """Hold the leases of what runs here, and end what was lost elsewhere, until cancelled."""
+        told = ""
+        while True:
+            try:
+                await self._renew()
+                await self._end_lost()
+                told = ""
+            except GatewayError as error:
+                # Others could not extend their leases either.
+                self._lost_since.clear()
+                # A store may be down for hours; once is enough.
+                if error.message != told:
+                    log.warning("leases_not_renewed", reason=error.message)
+                told = error.message
+            await asyncio.sleep(RENEWAL_S)
+
+    async def start(
+        self,
+        runner: Runner,
+        past: Past,
+        turn: TurnRequest,
+        encoder: ResponseEncoder,
+        admission: AbstractAsyncContextManager[float],
+    ) -> Run:
+        """Keep the response, and begin to make it."""
+        if self._waiting_bytes > MOST_WAITING_BYTES:
+            raise _not_kept_yet("Too many background responses wait for the store, which cannot be used now.")
+        run = Run(past=past, encoder=encoder, leased_until=_lease_from_now())
+        run.add(encoder.queued())
+        await self._state.store.add_response(
+            record_of(past, encoder), continues=past.segment, inputs=named(past.inputs), lease_s=LEASE_S
+        )
+        self._runs[run.id] = run
+        served = Served()
+        run.making = asyncio.create_task(self._make(run, runner.run(turn, served), admission))
+        run.ending = asyncio.create_task(self._end(run, served))
+        return run
+
+    def answer(self, run: Run, *, streamed: bool, headers: Mapping[str, str]) -> ASGIApp:
+        """Return what the request that started a run is answered with: the stream, or the response as it stands."""
+        if streamed:
+            return self.stream(run.log.read(0), headers)
+        return json_response(run.response, headers=headers)
+
+    def stream(self, frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> ASGIApp:
+        """Return an answer that streams frames as they come."""
+        return EventStream(frames, headers=headers, keepalive_s=self._keepalive_s)
+
+    def find(self, owner: str, response_id: str) -> Run | None:
+        """Return a response that is being made here."""
+        run = self._runs.get(response_id)
+        return run if run is not None and run.past.owner == owner else None
+
+    async def find_unkept(self, owner: str, response_id: str) -> Run | None:
+        """Return a response that is here and not yet in the store as it stands.
+
+        If it has its end, wait for the attempt to keep it. An end that could not be kept, and that somebody else may
+        have replaced, is not told.
+        """
+        run = self.find(owner, response_id)
+        if run is None or not run.made:
+            return run
+        await self._settled(run)
+        return self.find(owner, response_id)
+
+    async def cancel(self, run: Run) -> JsonObject:
+        """End a run because its client wants no more of it; return the response as it then is."""
+        run.unwanted = True
+        run.making.cancel()
+        await self._settled(run)
+        return run.response
+
+    def forget(self, run: Run) -> None:
+        """Let nobody find a response that was deleted."""
+        self._runs.pop(run.id, None)
+
+    async def aclose(self) -> None:
+        """End what still runs; each of them is kept as failed."""
+        self._closing.set()
+        runs = list(self._runs.values())
+        for run in runs:
+            run.making.cancel()
+        if runs:
+            await asyncio.wait([run.ending for run in runs])
+
+    async def _settled(self, run: Run) -> None:
+        await run.tried.wait()
+        if not run.log.ended:
+            raise _not_kept_yet(
+                f"The response '{run.id}' has ended, and the store must say how, but cannot be used now."
+            )
+
+    async def _make(
+        self,
+        run: Run,
+        source: AsyncGenerator[Sequence[TurnEvent], None],
+        admission: AbstractAsyncContextManager[float],
+    ) -> None:
+        async with admission:
+            run.add(run.encoder.begun())
+            async with aclosing(source) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        run.add(run.encoder.feed(event, now=int(time.time())))
+
+    async def _end(self, run: Run, served: Served) -> None:
+        """Wait until the turn is over, then give the response its end."""
+        began = time.monotonic()
+        await asyncio.wait((run.making,))
+        if not run.made:
+            run.add(self._broken_off(run))
+        await self._keep(run)
+        # A turn that never began was served by nothing, and used no tokens.
+        served_by = None if served.fidelity is None else served.thread
+        if served_by is not None:
+            self._count(run.encoder.usage, served_by)
+        log.info(
+            "background_response",
+            response=run.id,
+            status=run.encoder.status,
+            served_by=served_by,
+            total_s=round(time.monotonic() - began, 3),
+        )
+
+    def _broken_off(self, run: Run) -> Sequence[JsonObject]:
+        """Return the end of a stream whose turn is over without one."""
+        error: GatewayError
+        if run.making.cancelled() and run.unwanted:
+            return run.encoder.cancel()
+        if run.making.cancelled():
+            error = BackendUnavailable("The gateway is shutting down.", code="shutting_down")
+        elif isinstance(raised := run.making.exception(), GatewayError):
+            error = raised
+        else:
+            log.error("unexpected_fault", response=run.id, exc_info=raised)
+            error = InternalFault("The gateway failed while it made this response; its log has the details.")
+        return run.encoder.feed(TurnFailed(error), now=int(time.time()))
+
+    async def _keep(self, run: Run) -> None:
+        """Keep how the response ended, and tell its readers; try again for as long as the gateway runs."""
+        record, outputs = record_of(run.past, run.encoder), named(run.encoder.said)
+        frames = [*run.log.frames, *run.last]
+        events, size = await pack(frames), sum(map(len, frames))
+        self._waiting_bytes += size
+        try:
+            while (reason := await self._kept(run, record, outputs, events)) is not None:
+                if self._closing.is_set():
+                    # Its stream is cut off, and whoever asks later hears that the gateway stopped.
+                    log.error("response_not_kept", response=run.id, reason=reason)
+                    break
+                if not run.tried.is_set():
+                    log.warning("response_waits_for_store", response=run.id, reason=reason)
+                if asyncio.get_running_loop().time() < run.leased_until:
+                    run.end()
+                run.tried.set()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), KEEP_RETRY_S)
+        finally:
+            self._waiting_bytes -= size
+            self._runs.pop(run.id, None)
+            run.log.end()
+            run.tried.set()
+
+    async def _kept(self, run: Run, record: ResponseRecord, outputs: Sequence[KeptItem], events: bytes) -> str | None:
+        """Keep how the response ended, and tell its readers how it did; return why that cannot be, if it cannot."""
+        store = self._state.store
+        try:
+            if not await store.finish_response(
+                record, outputs=outputs, events=events, conversation=grown(run.past, run.encoder)
+            ):
+                found = await store.response(record.owner, record.id)
+                # It may be ours: an attempt that took too long for us, and was carried out all the same.
+                if found is not None and msgspec.json.encode(found.body) != msgspec.json.encode(record.body):
+                    self._ended_elsewhere(run, found)
+        except GatewayError as error:
+            return error.message
+        run.end()
+        return None
+
+    def _ended_elsewhere(self, run: Run, record: ResponseRecord) -> None:
+        if run.log.ended:
+            log.error("response_ended_twice", response=run.id, told=run.encoder.status, kept=record.status)
+        else:
+            run.end_as(record)
+
+    async def _renew(self) -> None:
+        if not self._runs:
+            return
+        held, leased_until = list(self._runs.values()), _lease_from_now()
+        alive = await self._state.store.extend_leases([run.id for run in held], LEASE_S)
+        for run in held:
+            if run.id in alive:
+                run.leased_until = leased_until
+            else:
+                # Ended through another gateway; or it has just ended here, and then nothing is cancelled.
+                run.unwanted = True
+                run.making.cancel()
+
+    async def _end_lost(self) -> None:
+        """End what other gateways have lost, if it stays so for a while."""
+        store, now = self._state.store, asyncio.get_running_loop().time()
+        records = {record.id: record for record in await store.lost_responses() if record.id not in self._runs}
+        self._lost_since = {each: self._lost_since.get(each, now) for each in records}
+        for response_id, since in self._lost_since.items():
+            if now - since >= GRACE_S and await store.end_lost_response(lost(records[response_id])):
+                log.warning("background_response_lost", response=response_id)
+
+
+def _lease_from_now() -> float:
+    return asyncio.get_running_loop().time() + LEASE_S
+
+
+def _not_kept_yet(message: str) -> BackendUnavailable:
+    return BackendUnavailable(f"{message} Try again later.", code="store_unavailable")
+
+
+def lost(record: ResponseRecord) -> ResponseRecord:
+    """Return a response whose gateway is gone, as failed."""
+    return replace(record, status="failed", body={**record.body, "status": "failed", "error": LOST_ERROR})
+
+
+def last_frames(record: ResponseRecord, after: int) -> bytes:
+    """Return the end of a stream that went with the gateway that wrote it, after event number `after`."""
+    return named_frames(_ending(record, after + 1))
+
+
+def _ending(record: ResponseRecord, number: int) -> list[JsonObject]:
+    """Return the last events of a finished response's stream, from `number` on."""
+    if record.status != "failed":
+        return [{"type": "response.incomplete", "sequence_number": number, "response": record.body}]
+    known = record.body.get("error")
+    error: JsonObject = {"type": "server_error", "param": None, **(known if isinstance(known, dict) else LOST_ERROR)}
+    failed: JsonObject = {"type": "response.failed", "sequence_number": number + 1, "response": record.body}
+    return [error_event(error, number=number), failed]

@@ -1,0 +1,156 @@
+"""The Conversations API: histories that have a name, and that responses are added to."""
+
+import time
+from functools import partial
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnbridge.api.responses.decode import decode_items
+from turnbridge.api.responses.state import State, named, owner_asking
+from turnbridge.api.responses.stored_items import deleted, ids_to_look_up, resolved
+from turnbridge.api.responses.stored_routes import item_query, items_listed, items_shown
+from turnbridge.api.shared.pagination import page
+from turnbridge.api.shared.parameters import check_metadata
+from turnbridge.api.shared.validation import convert, missing
+from turnbridge.engine.records import ConversationRecord, KeptItem
+from turnbridge.turn.errors import InvalidRequest, NotFound
+from turnbridge.turn.items import JsonObject
+from turnbridge.web.bodies import beside, parsed
+from turnbridge.web.http import json_response, new_id
+from turnbridge.web.middleware.ingress import read_body
+
+# OpenAI's own bound.
+MOST_ITEMS_AT_ONCE = 20
+
+
+class ConversationBody(msgspec.Struct):
+    """What a conversation is created with, or updated to."""
+
+    metadata: JsonObject | None = None
+    items: list[JsonObject] | None = None
+
+
+class Conversations:
+    """Handlers of `/v1/conversations` and what is below it."""
+
+    def __init__(self, state: State, *, body_limit_bytes: int) -> None:
+        self._state = state
+        self._body_limit_bytes = body_limit_bytes
+
+    async def create(self, request: Request) -> Response:
+        """Begin a conversation, with items if the client has some."""
+        body = await self._body(request)
+        record = ConversationRecord(
+            id=new_id("conv_"),
+            owner=owner_asking(request),
+            created_at=int(time.time()),
+            metadata={**check_metadata(body.metadata)},
+        )
+        await self._state.store.add_conversation(record, await self._items(record.owner, body.items or []))
+        return json_response(_shown(record))
+
+    async def retrieve(self, request: Request) -> Response:
+        """Answer with a conversation."""
+        return json_response(_shown(await self._record(request)))
+
+    async def update(self, request: Request) -> Response:
+        """Replace a conversation's metadata."""
+        body = await self._body(request)
+        owner, conversation_id = _asked(request)
+        if not await self._state.store.update_conversation(owner, conversation_id, {**check_metadata(body.metadata)}):
+            raise _missing(conversation_id)
+        return json_response(_shown(await self._record(request)))
+
+    async def delete(self, request: Request) -> Response:
+        """Remove a conversation; responses that were made in it keep what they need."""
+        owner, conversation_id = _asked(request)
+        if not await self._state.store.delete_conversation(owner, conversation_id):
+            raise _missing(conversation_id)
+        return json_response(deleted(conversation_id, "conversation.deleted"))
+
+    async def list_items(self, request: Request) -> Response:
+        """List a conversation's items."""
+        owner, conversation_id = _asked(request)
+        query = item_query(request)
+        listed = await self._state.store.conversation_items(owner, conversation_id, query)
+        if listed is None:
+            raise _missing(conversation_id)
+        return json_response(items_listed(request, query, listed))
+
+    async def create_items(self, request: Request) -> Response:
+        """Add items at the end of a conversation."""
+        body = await self._body(request)
+        owner, conversation_id = _asked(request)
+        if not body.items:
+            raise missing("items")
+        items = await self._items(owner, body.items)
+        if not await self._state.store.append_items(owner, conversation_id, items):
+            raise _missing(conversation_id)
+        return json_response(page(items_shown(request, items), has_more=False))
+
+    async def retrieve_item(self, request: Request) -> Response:
+        """Answer with one item of a conversation."""
+        owner, conversation_id = _asked(request)
+        item_id = str(request.path_params["item_id"])
+        found = await self._state.store.conversation_item(owner, conversation_id, item_id)
+        if found is None:
+            await self._record(request)
+            raise _missing_item(item_id)
+        (shown,) = items_shown(request, [found])
+        return json_response(shown)
+
+    async def delete_item(self, request: Request) -> Response:
+        """Remove an item from a conversation."""
+        owner, conversation_id = _asked(request)
+        record = await self._record(request)
+        item_id = str(request.path_params["item_id"])
+        if not await self._state.store.delete_item(owner, conversation_id, item_id):
+            raise _missing_item(item_id)
+        return json_response(_shown(record))
+
+    async def _body(self, request: Request) -> ConversationBody:
+        body = await read_body(request.scope, request.receive, limit_bytes=self._body_limit_bytes)
+        return convert(await parsed(body or b"{}"), ConversationBody)
+
+    async def _items(self, owner: str, given: list[JsonObject]) -> list[KeptItem]:
+        """Return items that may stand in a history."""
+        if len(given) > MOST_ITEMS_AT_ONCE:
+            raise InvalidRequest(
+                f"Invalid 'items': array too long. Expected at most {MOST_ITEMS_AT_ONCE} items, but got {len(given)}.",
+                code="array_above_max_length",
+                param="items",
+            )
+        if ids := ids_to_look_up(given):
+            given = resolved(given, await self._state.store.items(owner, ids), param="items")
+        await beside(partial(decode_items, given, param="items"), large=True)
+        return named(given)
+
+    async def _record(self, request: Request) -> ConversationRecord:
+        owner, conversation_id = _asked(request)
+        record = await self._state.store.conversation(owner, conversation_id)
+        if record is None:
+            raise _missing(conversation_id)
+        return record
+
+
+def _asked(request: Request) -> tuple[str, str]:
+    return owner_asking(request), str(request.path_params["conversation_id"])
+
+
+def _shown(record: ConversationRecord) -> JsonObject:
+    return {
+        "id": record.id,
+        "object": "conversation",
+        "created_at": record.created_at,
+        "metadata": record.metadata,
+    }
+
+
+def _missing(conversation_id: str) -> NotFound:
+    return NotFound(f"Conversation with id '{conversation_id}' not found.", param="conversation_id")
+
+
+def _missing_item(item_id: str) -> NotFound:
+    return NotFound(f"Item with id '{item_id}' not found.", param="item_id")

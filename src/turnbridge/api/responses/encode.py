@@ -1,0 +1,357 @@
+"""`TurnEvent`s → the typed events of the Responses API, and their fold, the response object.
+
+Everything that is opened is closed, indexes are dense, and exactly one terminal event comes last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from turnbridge.api.responses.decode import DecodedResponses
+from turnbridge.api.responses.envelope import envelope, usage_object
+from turnbridge.api.shared.errors import error_event, error_object
+from turnbridge.engine.ports import Model
+from turnbridge.turn import events as ev
+from turnbridge.turn.items import Json, JsonObject
+
+Event: TypeAlias = JsonObject
+
+# A failed response must have a code; this one says that the request was to blame, and no more.
+UNNAMED_FAILURE = "invalid_prompt"
+
+
+@dataclass(slots=True)
+class _Part:
+    """The part of an item that is being written: its kind, its number there, and the backend's number for it."""
+
+    kind: str
+    position: int
+    source: int
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An item that has been added and is not yet done."""
+
+    id: str
+    index: int
+    item: JsonObject
+    part: _Part | None = None
+
+
+class ResponseEncoder:
+    """Turns one turn's events into the response that a client reads, live or whole."""
+
+    def __init__(
+        self, request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool = False
+    ) -> None:
+        self._include_encrypted = request.include_encrypted
+        self._envelope = envelope(request, model, response_id=response_id, created_at=created_at, stored=stored)
+        self._encrypted: dict[str, str] = {}
+        self._order: dict[str, int] = {}
+        self._sequence = 0
+        self._open: dict[str, _Open] = {}
+        self._output: list[Json] = []
+        self._whole: set[str] = set()
+        self.failure: ev.TurnFailed | None = None
+        self.usage = ev.Usage()
+
+    @property
+    def response(self) -> JsonObject:
+        """Return the response as it stands; whole once the terminal event has been fed."""
+        return {**self._envelope, "output": list(self._output)}
+
+    @property
+    def status(self) -> str:
+        """Return how far the response is."""
+        return str(self._envelope["status"])
+
+    @property
+    def said(self) -> list[JsonObject]:
+        """Return what the model said, as later turns should see it: in its own order, thoughts with their content.
+
+        Of an answer that failed, only what was whole counts.
+        """
+        items = [item for item in self._output if isinstance(item, dict)]
+        if self.status != "incomplete":
+            items = [item for item in items if item["id"] in self._whole]
+        in_order = sorted(items, key=lambda item: self._order.get(str(item["id"]), -1))
+        return [
+            {**item, "encrypted_content": self._encrypted[str(item["id"])]} if item["id"] in self._encrypted else item
+            for item in in_order
+        ]
+
+    def mark_unstored(self) -> None:
+        """Say that the response could not be kept."""
+        self._envelope["store"] = False
+
+    def cancel(self) -> list[Event]:
+        """End the response because its client wants no more of it; return what those who still read it are told.
+
+        The API has no event of that name, so it ends as incomplete, with the true status inside.
+        """
+        happened = self._close_all("incomplete")
+        self._envelope["status"] = "cancelled"
+        return [*happened, self._event("response.incomplete", response=self.response)]
+
+    def queued(self) -> list[Event]:
+        """Return the events of a response that has to wait."""
+        self._envelope["status"] = "queued"
+        return [
+            self._event("response.created", response=self.response),
+            self._event("response.queued", response=self.response),
+        ]
+
+    def begun(self) -> list[Event]:
+        """Return the event that ends the wait."""
+        self._envelope["status"] = "in_progress"
+        return [self.still_in_progress()]
+
+    def opening(self) -> list[Event]:
+        """Return the events that come before any output."""
+        return [self._event("response.created", response=self.response), self.still_in_progress()]
+
+    def still_in_progress(self) -> Event:
+        """Return an event that says no more than that: clients with idle timers need data, not comments."""
+        return self._event("response.in_progress", response=self.response)
+
+    def feed(self, event: ev.TurnEvent, *, now: int) -> list[Event]:
+        """Return what an event means to the client."""
+        match event:
+            case ev.TextDelta():
+                return self._delta(event.item_id, "text", 0, event.text)
+            case ev.SummaryDelta():
+                return self._delta(event.item_id, "summary", event.index, event.text)
+            case ev.ReasoningDelta():
+                return self._delta(event.item_id, "reasoning", event.index, event.text)
+            case ev.MessageStarted():
+                return self._add(event.item_id, _message(event.item_id, event.phase))
+            case ev.ReasoningStarted():
+                return self._add(event.item_id, _thought(event.item_id))
+            case ev.MessageDone():
+                return self._message_done(event)
+            case ev.ReasoningDone():
+                if event.encrypted is not None:
+                    self._encrypted[event.item_id] = event.encrypted
+                return self._done(event.item_id, encrypted=event.encrypted)
+            case ev.FunctionCallDone():
+                return self._call(event)
+            case ev.WebSearchDone():
+                return self._search(event)
+            case ev.TurnCompleted() | ev.CallsAwaited() | ev.TurnIncomplete() | ev.TurnFailed():
+                return self._end(event, now)
+            case _:
+                assert_never(event)
+
+    def writes_text(self, item_id: str) -> bool:
+        """Tell whether the next piece of an item's text merely continues the part that is being written."""
+        part = self._open[item_id].part
+        return part is not None and part.kind == "text"
+
+    def continue_text(self, item_id: str, texts: Sequence[str]) -> int:
+        """Take pieces of the text that is being written, and return the number of the first one's event."""
+        part = self._open[item_id].part
+        if part is None:
+            raise AssertionError("A text is being written.")
+        part.pieces += texts
+        first, self._sequence = self._sequence, self._sequence + len(texts)
+        return first
+
+    def text_event(self, item_id: str, number: int, text: str) -> Event:
+        """Return the event that tells a piece of text of the part that is being written."""
+        opened = self._open[item_id]
+        if opened.part is None:
+            raise AssertionError("A text is being written.")
+        told = _text_fields("delta", opened, opened.part, text)
+        return {"type": "response.output_text.delta", "sequence_number": number, **told}
+
+    def _event(self, type_: str, **fields: Json) -> Event:
+        event: Event = {"type": type_, "sequence_number": self._sequence, **fields}
+        self._sequence += 1
+        return event
+
+    def _add(self, item_id: str, item: JsonObject) -> list[Event]:
+        index = len(self._output)
+        self._open[item_id] = _Open(id=item_id, index=index, item=item)
+        self._output.append(item)
+        return [self._event("response.output_item.added", output_index=index, item=_copied(item))]
+
+    def _delta(self, item_id: str, kind: str, source: int, text: str) -> list[Event]:
+        opened = self._open[item_id]
+        happened: list[Event] = []
+        if opened.part is None or (opened.part.kind, opened.part.source) != (kind, source):
+            happened = [*self._close_part(opened), self._add_part(opened, kind, source)]
+        part = opened.part
+        if part is None:
+            raise AssertionError("A part was just added.")
+        part.pieces.append(text)
+        happened.append(self._text_event("delta", opened, part, text))
+        return happened
+
+    def _add_part(self, opened: _Open, kind: str, source: int) -> Event:
+        opened.part = _Part(kind, len(_written(opened.item, kind)), source)
+        return self._part_event("added", opened, opened.part, _part(kind, "", []))
+
+    def _close_part(self, opened: _Open, annotations: list[Json] | None = None) -> list[Event]:
+        """Close the part that is being written, and put it into the item."""
+        part, opened.part = opened.part, None
+        if part is None:
+            return []
+        text = "".join(part.pieces)
+        whole = _part(part.kind, text, annotations or [])
+        _written(opened.item, part.kind).append(whole)
+        return [
+            self._text_event("done", opened, part, text),
+            self._part_event("done", opened, part, whole),
+        ]
+
+    def _text_event(self, what: str, opened: _Open, part: _Part, text: str) -> Event:
+        return self._event(f"response.{_STEMS[part.kind]}.{what}", **_text_fields(what, opened, part, text))
+
+    def _part_event(self, what: str, opened: _Open, part: _Part, content: JsonObject) -> Event:
+        name = "reasoning_summary_part" if part.kind == "summary" else "content_part"
+        return self._event(f"response.{name}.{what}", **_place(opened, part), part=content)
+
+    def _message_done(self, event: ev.MessageDone) -> list[Event]:
+        opened = self._open[event.item_id]
+        happened = [] if opened.part else [self._add_part(opened, "text", 0)]
+        annotations: list[Json] = list(event.annotations)
+        happened += [
+            self._event(
+                "response.output_text.annotation.added",
+                item_id=event.item_id,
+                output_index=opened.index,
+                content_index=0,
+                annotation_index=number,
+                annotation=annotation,
+            )
+            for number, annotation in enumerate(annotations)
+        ]
+        happened += self._close_part(opened, annotations)
+        if event.phase is not None:
+            # Some providers tell it only here.
+            opened.item["phase"] = event.phase
+        return [*happened, *self._done(event.item_id)]
+
+    def _call(self, call: ev.FunctionCallDone) -> list[Event]:
+        item: JsonObject = {
+            "type": "function_call",
+            "id": call.item_id,
+            "call_id": call.call_id,
+            "name": call.name,
+            "arguments": "",
+            "status": "in_progress",
+        }
+        if call.namespace is not None:
+            item["namespace"] = call.namespace
+        happened = self._add(call.item_id, item)
+        place: JsonObject = {"item_id": call.item_id, "output_index": self._open[call.item_id].index}
+        if call.arguments:
+            happened.append(self._event("response.function_call_arguments.delta", **place, delta=call.arguments))
+        item["arguments"] = call.arguments
+        happened.append(self._event("response.function_call_arguments.done", **place, arguments=call.arguments))
+        return [*happened, *self._done(call.item_id)]
+
+    def _search(self, search: ev.WebSearchDone) -> list[Event]:
+        item: JsonObject = {
+            "type": "web_search_call",
+            "id": search.item_id,
+            "status": "in_progress",
+            "action": dict(search.action),
+        }
+        happened = self._add(search.item_id, item)
+        place: JsonObject = {"item_id": search.item_id, "output_index": self._open[search.item_id].index}
+        for step in ("in_progress", "searching", "completed"):
+            happened.append(self._event(f"response.web_search_call.{step}", **place))
+        return [*happened, *self._done(search.item_id)]
+
+    def _done(self, item_id: str, *, encrypted: str | None = None, status: str = "completed") -> list[Event]:
+        opened = self._open.pop(item_id)
+        happened = self._close_part(opened)
+        if status == "completed":
+            self._whole.add(item_id)
+        if "status" in opened.item:
+            opened.item["status"] = status
+        if encrypted is not None and self._include_encrypted:
+            opened.item["encrypted_content"] = encrypted
+        happened.append(self._event("response.output_item.done", output_index=opened.index, item=opened.item))
+        return happened
+
+    def _close_all(self, status: str) -> list[Event]:
+        """Close what is still open when the turn ends."""
+        return [event for item_id in list(self._open) for event in self._done(item_id, status=status)]
+
+    def _end(self, terminal: ev.Terminal, now: int) -> list[Event]:
+        completed = isinstance(terminal, ev.TurnCompleted | ev.CallsAwaited)
+        happened = self._close_all("completed" if completed else "incomplete")
+        self.usage = terminal.usage
+        if not isinstance(terminal, ev.TurnFailed) or terminal.usage != ev.Usage():
+            self._envelope["usage"] = usage_object(terminal.usage)
+        if isinstance(terminal, ev.CallsAwaited):
+            self._order = {item_id: place for place, item_id in enumerate(terminal.order)}
+        match terminal:
+            case ev.TurnCompleted() | ev.CallsAwaited():
+                status = "completed"
+                self._envelope["completed_at"] = now
+            case ev.TurnIncomplete():
+                status = "incomplete"
+                self._envelope["incomplete_details"] = {"reason": terminal.reason}
+            case ev.TurnFailed():
+                status = "failed"
+                self.failure = terminal
+                error = error_object(terminal.error)
+                happened.append(error_event(error, number=self._sequence))
+                self._sequence += 1
+                self._envelope["error"] = {"code": error["code"] or UNNAMED_FAILURE, "message": error["message"]}
+            case _:
+                assert_never(terminal)
+        self._envelope["status"] = status
+        return [*happened, self._event(f"response.{status}", response=self.response)]
+
+
+_STEMS = {"text": "output_text", "summary": "reasoning_summary_text", "reasoning": "reasoning_text"}
+_LISTS = {"text": "content", "summary": "summary", "reasoning": "content"}
+
+
+def _place(opened: _Open, part: _Part) -> JsonObject:
+    number = "summary_index" if part.kind == "summary" else "content_index"
+    return {"item_id": opened.id, "output_index": opened.index, number: part.position}
+
+
+def _text_fields(what: str, opened: _Open, part: _Part, text: str) -> JsonObject:
+    fields = _place(opened, part)
+    fields["delta" if what == "delta" else "text"] = text
+    if part.kind == "text":
+        fields["logprobs"] = []
+    return fields
+
+
+def _written(item: JsonObject, kind: str) -> list[Json]:
+    """Return the list of an item's finished parts of one kind."""
+    parts = item[_LISTS[kind]]
+    if not isinstance(parts, list):
+        raise AssertionError("An item's parts are a list.")
+    return parts
+
+
+def _part(kind: str, text: str, annotations: list[Json]) -> JsonObject:
+    if kind == "summary":
+        return {"type": "summary_text", "text": text}
+    if kind == "reasoning":
+        return {"type": "reasoning_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
+
+
+def _copied(item: JsonObject) -> JsonObject:
+    """Return an item as it stands: the item itself goes on growing."""
+    return {key: list(value) if isinstance(value, list) else value for key, value in item.items()}
+
+
+def _message(item_id: str, phase: str | None) -> JsonObject:
+    item: JsonObject = {"type": "message", "id": item_id, "status": "in_progress", "role": "assistant", "content": []}
+    return item if phase is None else {**item, "phase": phase}
+
+
+def _thought(item_id: str) -> JsonObject:
+    return {"type": "reasoning", "id": item_id, "summary": [], "content": []}

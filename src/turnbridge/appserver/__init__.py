@@ -1,1 +1,0 @@
-"""Edge: the Codex processes, their pipes, and turns run on them."""

@@ -1,0 +1,145 @@
+"""`turnbridge store`: what is kept of answers, seen and looked after by the operator."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+from click.exceptions import Exit
+
+from turnbridge.cli.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
+from turnbridge.settings.fields import Settings
+from turnbridge.store.open import (
+    SqlStore,
+    open_store,
+    sqlite_file,
+    store_url,
+)
+from turnbridge.turn.errors import GatewayError
+
+T = TypeVar("T")
+
+BYTES_PER_MB = 1024 * 1024
+SECONDS_PER_DAY = 24 * 3600
+
+
+@click.group()
+def store() -> None:
+    """Show and look after what is kept of answers."""
+
+
+@store.command()
+def show() -> None:
+    """Show how much is kept, where, and since when."""
+    settings = usable_settings()
+    figures = _with_store(settings, lambda store: store.figures())
+    oldest = "-" if figures.oldest is None else f"{datetime.fromtimestamp(figures.oldest, UTC):%Y-%m-%d %H:%M} UTC"
+    rows = {
+        "Where": _where(settings),
+        "Kept": f"{settings.store_ttl_days:g} days, {settings.store_max_mb} MB at most",
+        "Size": _megabytes(figures.bytes),
+        "Responses": str(figures.responses),
+        "Conversations": str(figures.conversations),
+        "Chat completions": str(figures.chats),
+        "Items": str(figures.items),
+        "Oldest": oldest,
+    }
+    width = max(map(len, rows))
+    click.echo("\n".join(f"{name:{width}}  {value}" for name, value in rows.items()))
+
+
+@store.command()
+@click.option(
+    "--older-than-days", type=click.FloatRange(min=0), help="Remove what is older than this (PROXY_STORE_TTL_DAYS)."
+)
+@click.option(
+    "--max-mb",
+    type=click.IntRange(min=0),
+    help="Then remove the oldest of whoever has most until the rest fits (PROXY_STORE_MAX_MB).",
+)
+def prune(*, older_than_days: float | None, max_mb: int | None) -> None:
+    """Remove what is too old or too much, as the gateway itself does now and then."""
+    settings = usable_settings()
+    days = settings.store_ttl_days if older_than_days is None else older_than_days
+    most = settings.store_max_mb if max_mb is None else max_mb
+    # What was made in this very second is not younger than zero days.
+    made_before = int(time.time() - days * SECONDS_PER_DAY) + 1
+    pruned = _with_store(settings, lambda store: store.prune(made_before=made_before, most_bytes=most * BYTES_PER_MB))
+    click.echo(
+        f"Removed {pruned.responses} responses, {pruned.conversations} conversations "
+        f"and {pruned.chats} chat completions."
+    )
+
+
+@store.command()
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write. Default: standard output.")
+def export(*, out: Path | None) -> None:
+    """Write everything that is kept, as one JSON object a line."""
+
+    async def write(store: SqlStore) -> None:
+        with nullcontext(sys.stdout.buffer) if out is None else _private(out) as lines:
+            async for line in store.export():
+                lines.write(msgspec.json.encode(line) + b"\n")
+
+    try:
+        _with_store(usable_settings(), write)
+    except OSError as error:
+        refuse(f"Cannot write {out or 'to standard output'}: {error.strerror}.", status=EXIT_UNAVAILABLE)
+
+
+@store.command()
+def vacuum() -> None:
+    """Give the room of removed answers back to the system; the gateway waits meanwhile."""
+    settings = usable_settings()
+    _with_store(settings, lambda store: store.vacuum())
+    click.echo(f"Done: {_where(settings)}")
+
+
+def _url(settings: Settings) -> str:
+    return settings.database_url or store_url(settings.data_dir)
+
+
+def _with_store(settings: Settings, work: Callable[[SqlStore], Awaitable[T]]) -> T:
+    """Return the result of work on the store; a file that is not there is not made."""
+    file = sqlite_file(_url(settings))
+    if file is not None and not file.exists():
+        click.echo(f"Nothing is kept: there is no file {file}.", err=True)
+        raise Exit
+
+    async def run() -> T:
+        store = await open_store(_url(settings))
+        try:
+            return await work(store)
+        finally:
+            await store.aclose()
+
+    try:
+        return asyncio.run(run())
+    except GatewayError as error:
+        reason = f"\n{error.__cause__}" if error.__cause__ is not None else ""
+        refuse(f"{error.message}{reason}", status=EXIT_UNAVAILABLE)
+
+
+def _where(settings: Settings) -> str:
+    """Return where the store is, without a password."""
+    file = sqlite_file(_url(settings))
+    if file is not None:
+        return f"{file} ({_megabytes(file.stat().st_size)} on disk)"
+    parts = urlsplit(_url(settings))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / BYTES_PER_MB:.1f} MB"
+
+
+def _private(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")

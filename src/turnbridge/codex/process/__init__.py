@@ -1,0 +1,1 @@
+"""Codex processes, their pipes, and turns run on them."""

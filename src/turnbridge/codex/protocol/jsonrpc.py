@@ -1,0 +1,154 @@
+"""JSON-RPC as app-server speaks it: one JSON object a line, without the `jsonrpc` field."""
+
+from collections.abc import Mapping
+from typing import Generic, Protocol, TypeAlias, TypeVar, Union
+
+import msgspec
+
+from turnbridge.turn.items import Json
+
+RequestId: TypeAlias = int | str
+
+T = TypeVar("T")
+Shape_co = TypeVar("Shape_co", covariant=True)
+
+# The longest line is the echo of a request: what the client sent, what is kept of the conversation before it, and what
+# was fetched for it, which `engine.media_items` holds to half of this.
+LONGEST_LINE_BYTES = 256 * 1024 * 1024
+
+
+# How Codex says that a call failed by no fault of the caller's.
+INTERNAL_ERROR = -32603
+
+
+class RpcError(msgspec.Struct, frozen=True):
+    """The error of a refused call."""
+
+    code: int
+    message: str
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """Any line from Codex: a response has `result` or `error`, a request `id` and `method`, a notification `method`."""
+
+    id: RequestId | None = None
+    method: str | None = None
+    params: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: RpcError | None = None
+
+
+_decoder = msgspec.json.Decoder(Incoming)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_line(line: bytes) -> Incoming:
+    """Return the message of one line; raises `msgspec.MsgspecError` if it is none."""
+    try:
+        return _decoder.decode(line)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def decode_as(shape: type[T], raw: msgspec.Raw) -> T:
+    """Return a part of a message; raises `msgspec.MsgspecError` if it does not have this shape."""
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def is_utf8(data: bytes) -> bool:
+    """Tell whether all of it is text: what is not decoded at once is not looked at by the decoder."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class _Notified(Protocol[Shape_co]):
+    @property
+    def params(self) -> Shape_co: ...
+
+
+class Notifications(Generic[Shape_co]):
+    """Reads lines that are all notifications of a known kind, in one go.
+
+    Nearly every line is; to read them one by one, and first what each is and then what it says, takes three times as
+    long.
+    """
+
+    def __init__(self, shapes: Mapping[str, type[Shape_co]]) -> None:
+        lines = [
+            msgspec.defstruct(f"Notified{shape.__name__}", [("params", shape)], tag_field="method", tag=method)
+            for method, shape in shapes.items()
+        ]
+        self._decoder: msgspec.json.Decoder[_Notified[Shape_co]] = msgspec.json.Decoder(Union[tuple(lines)])  # noqa: UP007 - It is known only now.
+
+    def read(self, lines: bytes) -> list[Shape_co] | None:
+        """Return what lines tell; None if one is something else, or broken: `decode_line` and its reader say which."""
+        if not is_utf8(lines):
+            return None
+        try:
+            return [notified.params for notified in self._decoder.decode_lines(lines)]
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+
+
+def encode_request(request_id: RequestId, method: str, params: Json) -> bytes:
+    """Return the line that asks Codex for `method`."""
+    return _encoder.encode({"id": request_id, "method": method, "params": params}) + b"\n"
+
+
+def encode_notification(method: str) -> bytes:
+    """Return the line that tells Codex something without an answer."""
+    return _encoder.encode({"method": method}) + b"\n"
+
+
+def encode_result(request_id: RequestId, result: Json) -> bytes:
+    """Return the line that answers a request of Codex's."""
+    return _encoder.encode({"id": request_id, "result": result}) + b"\n"
+
+
+def encode_refusal(request_id: RequestId, message: str) -> bytes:
+    """Return the line that refuses a request of Codex's."""
+    method_not_found = -32601
+    return _encoder.encode({"id": request_id, "error": {"code": method_not_found, "message": message}}) + b"\n"
+
+
+class LineSplitter:
+    """Cuts a byte stream into lines, whatever the chunks; gives up a stream whose line does not end."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self.endless = False
+        """Whether a line has grown past all bounds; nothing more is read then."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes, without their newlines and without blank ones."""
+        return [line for line in self.whole(data).split(b"\n") if line]
+
+    def whole(self, data: bytes) -> bytes:
+        """Return the same lines as they are, in one piece."""
+        if self.endless:
+            return b""
+        end = data.rfind(b"\n") + 1
+        lines, rest = data[:end], data[end:]
+        if lines and self._pieces:
+            lines = b"".join((*self._pieces, lines))
+            self._drop()
+        if rest:
+            self._pieces.append(rest)
+            self._held += len(rest)
+        if self._held > LONGEST_LINE_BYTES:
+            self.endless = True
+            self._drop()
+        return lines
+
+    def _drop(self) -> None:
+        self._pieces.clear()
+        self._held = 0

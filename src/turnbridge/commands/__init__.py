@@ -1,1 +1,0 @@
-"""The commands besides `serve`, a module for each group of them."""

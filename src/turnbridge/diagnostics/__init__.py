@@ -1,0 +1,1 @@
+"""Commands for debugging Codex and the gateway. The server never imports this package."""

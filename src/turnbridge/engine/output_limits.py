@@ -1,0 +1,123 @@
+"""Stop sequences and token limits, which Codex does not know: where an answer ends by the client's wish. Pure."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from turnbridge.engine.ports import Tokenizer
+from turnbridge.turn.events import (
+    MessageDone,
+    MessageStarted,
+    Terminal,
+    TextDelta,
+    TurnEvent,
+)
+from turnbridge.turn.items import NARRATION
+
+OPEN_CHARACTERS = 16_384
+"""So much text is counted even if the limit is far away: a large limit must not end in one long count."""
+
+
+class Gated(NamedTuple):
+    """What may pass, and whether the answer ends here."""
+
+    events: Sequence[TurnEvent]
+    cut: Literal["stop", "length"] | None = None
+
+
+class OutputLimit:
+    """Lets events through until the answer must end."""
+
+    def __init__(self, stop: tuple[str, ...], max_tokens: int | None, tokenizer: Tokenizer) -> None:
+        self._stop = stop
+        self._budget = _TokenBudget(max_tokens, tokenizer) if max_tokens is not None else None
+        self._held = ""
+        self._item_id = ""
+        self._narrating = False
+
+    def feed(self, events: Sequence[TurnEvent]) -> Gated:
+        """Return what of `events` may pass."""
+        passed: list[TurnEvent] = []
+        for event in events:
+            gated = self._one(event)
+            passed += gated.events
+            if gated.cut is not None:
+                return Gated(passed, gated.cut)
+        return Gated(passed)
+
+    def _one(self, event: TurnEvent) -> Gated:
+        if isinstance(event, MessageStarted):
+            self._item_id = event.item_id
+            self._narrating = event.phase == NARRATION
+            if self._budget is not None:
+                self._budget.next_message()
+            return Gated([event])
+        if isinstance(event, TextDelta):
+            return self._text(event)
+        if isinstance(event, MessageDone | Terminal) and self._held:
+            held, self._held = self._held, ""
+            passed = self._spend(self._item_id, held)
+            return passed if passed.cut else Gated([*passed.events, event])
+        return Gated([event])
+
+    def _text(self, delta: TextDelta) -> Gated:
+        if not self._stop or self._narrating:
+            return self._spend(delta.item_id, delta.text)
+        text = self._held + delta.text
+        # The one that is complete first, as if the text had come character by character.
+        found = [(place + len(stop), place) for stop in self._stop if (place := text.find(stop)) >= 0]
+        if found:
+            passed = self._spend(delta.item_id, text[: min(found)[1]])
+            return Gated(passed.events, passed.cut or "stop")
+        keep = max(_overlap(text, stop) for stop in self._stop)
+        self._held = text[len(text) - keep :]
+        return self._spend(delta.item_id, text[: len(text) - keep])
+
+    def _spend(self, item_id: str, text: str) -> Gated:
+        if self._budget is not None:
+            text, exhausted = self._budget.spend(text)
+        else:
+            exhausted = False
+        return Gated([TextDelta(item_id, text)] if text else [], "length" if exhausted else None)
+
+
+class _TokenBudget:
+    """Cuts the text of a turn at a number of tokens.
+
+    A token is at least one byte, so the tokenizer is asked only when the bytes since it was last asked could have
+    used up the rest: a handful of times for each answer, not once for each delta. What it has counted and cannot change
+    any more it is not asked about again, so that the work grows with the text and not with its square.
+    """
+
+    def __init__(self, limit: int, tokenizer: Tokenizer) -> None:
+        self._left = limit
+        self._tokenizer = tokenizer
+        self._open = ""
+        """The end of the message so far, whose tokens depend on what follows."""
+        self._counted = 0
+        self._unchecked_bytes = 0
+
+    def next_message(self) -> None:
+        """Begin a message: tokens do not reach across messages."""
+        self._left -= self._tokenizer.count(self._open) if self._open else 0
+        self._open, self._counted, self._unchecked_bytes = "", 0, 0
+
+    def spend(self, text: str) -> tuple[str, bool]:
+        """Return what of `text` is within the limit, and whether the limit ended it."""
+        before = len(self._open)
+        self._open += text
+        self._unchecked_bytes += len(text.encode(errors="surrogatepass"))
+        if self._counted + self._unchecked_bytes <= self._left and len(self._open) < OPEN_CHARACTERS:
+            return text, False
+        counted = self._tokenizer.count(self._open)
+        if counted > self._left:
+            kept = self._tokenizer.cut(self._open, max(self._left, 0))
+            return kept[before:], True
+        self._open = self._open[self._tokenizer.settled(self._open) :]
+        self._counted, self._unchecked_bytes = self._tokenizer.count(self._open), 0
+        self._left -= counted - self._counted
+        return text, False
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return the length of the longest end of `text` that could be the beginning of `stop`."""
+    return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)

@@ -1,0 +1,1 @@
+"""Structured logs on stderr, and the redaction of secrets."""

@@ -1,0 +1,1 @@
+"""Every setting: its name, type, default and where its value came from."""

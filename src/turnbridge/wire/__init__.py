@@ -1,1 +1,0 @@
-"""Translation, pure: one folder for each wire format. No clock, no loop, no sockets; ids and time are passed in."""

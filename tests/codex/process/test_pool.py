@@ -1,0 +1,370 @@
+"""Keeping app-servers ready: what happens when they die, cannot start, know no login, or have grown too large."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from soak.patience import until
+from soak.processes import resident_mb
+from tests.codex.process.idle_worker import Starter
+from tests.faults.leftovers import is_whole
+from turnbridge.codex.process import pool as pool_module
+from turnbridge.codex.process.pool import (
+    Bounds,
+    Pool,
+    Readiness,
+    resident_bytes,
+)
+from turnbridge.codex.process.worker import Worker
+from turnbridge.turn.errors import BackendUnavailable, LoginRequired
+
+pytestmark = pytest.mark.anyio
+
+READY = Readiness(ready=True, reason="")
+STARTING = Readiness(ready=False, reason="Codex is starting.")
+LOGIN_HELP = "Run `codex login`."
+PATIENCE_S = 25
+"""After this a test has failed."""
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "FIRST_BACKOFF_S", 0.01)
+
+
+@asynccontextmanager
+async def running(starter: Starter, **options: object) -> AsyncIterator[Pool]:
+    """Run a pool; afterwards none of its processes is left."""
+    pool = Pool(starter, login_state=lambda: starter.login, login_help=LOGIN_HELP, **options)  # type: ignore[arg-type]
+    task = asyncio.create_task(pool.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield pool
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), task
+        assert not any(map(alive, starter.workers))
+
+
+def alive(worker: Worker) -> bool:
+    try:
+        os.kill(worker.process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def crash(worker: Worker) -> None:
+    worker.process.kill()
+    await asyncio.shield(worker.process.exited)
+
+
+@pytest.fixture
+async def starter(tmp_path: Path) -> Starter:
+    return Starter(tmp_path)
+
+
+async def test_requests_that_wait_are_served_when_codex_is_ready(starter: Starter) -> None:
+    starter.gate.clear()
+    async with running(starter) as pool:
+        waiting = [asyncio.ensure_future(pool.worker()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert pool.readiness() == STARTING
+        starter.gate.set()
+        assert await asyncio.gather(*waiting) == [starter.workers[0]] * 3
+        assert pool.readiness() == READY
+
+
+async def test_a_request_does_not_wait_for_ever(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.01)
+    starter.gate.clear()
+    async with running(starter) as pool:
+        with pytest.raises(BackendUnavailable, match=r"^Codex is starting\.$") as told:
+            await pool.worker()
+        assert told.value.retry_after
+
+
+async def test_a_crash_is_made_good_by_the_reserve_and_the_reserve_by_a_new_start(starter: Starter) -> None:
+    async with running(starter) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        await crash(first)
+        assert await pool.worker() is starter.workers[1]
+        assert pool.readiness() == READY
+        await starter.has_started(3)
+        assert pool.restarts == 1
+
+
+async def test_requests_wait_through_a_crash_that_nothing_can_make_good_at_once(starter: Starter) -> None:
+    async with running(starter) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        starter.gate.clear()
+        await asyncio.gather(*map(crash, starter.workers))
+        assert pool.readiness().reason == "Codex ended (exit status -9) and is being started again."
+        waiting = asyncio.ensure_future(pool.worker())
+        await asyncio.sleep(0)
+        starter.gate.set()
+        assert await waiting is starter.workers[2] is not first
+
+
+@pytest.mark.parametrize(
+    "problem", [BackendUnavailable("Codex could not be started: no such file"), OSError(28, "No space left on device")]
+)
+async def test_a_start_that_fails_is_told_and_tried_again(starter: Starter, problem: Exception) -> None:
+    starter.problems = [problem]
+    async with running(starter) as pool:
+        await starter.until(lambda: not starter.problems)
+        assert str(problem).removeprefix("[Errno 28] ") in pool.readiness().reason
+        assert await pool.worker() is starter.workers[0]
+
+
+class Enough(BaseException):
+    """Ends a test that watches a pool's pauses."""
+
+
+async def pauses_of(start: Callable[[], Awaitable[Worker]], count: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return how long a pool waits before each of its next starts, without waiting."""
+    pauses: list[float] = []
+    real_sleep, pool_task = asyncio.sleep, asyncio.current_task()
+
+    async def sleep(seconds: float) -> None:
+        if asyncio.current_task() is not pool_task:
+            await real_sleep(seconds)
+            return
+        pauses.append(seconds)
+        if len(pauses) == count:
+            raise Enough
+        await real_sleep(0)
+
+    monkeypatch.setattr(pool_module, "FIRST_BACKOFF_S", 0.25)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(Enough):
+        await Pool(start, login_state=lambda: None, login_help="").run()
+    return pauses
+
+
+async def test_what_cannot_be_started_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start() -> Worker:
+        raise BackendUnavailable("broken")
+
+    pauses = await pauses_of(start, 11, monkeypatch)
+    assert pauses == [0, 0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(start=0, step=70)
+
+    async def start() -> Worker:
+        at = next(clock)
+        monkeypatch.setattr(pool_module, "_now", lambda: at)
+        raise BackendUnavailable("broken")
+
+    assert pool_module.CRASH_WINDOW_S == 120
+    assert await pauses_of(start, 5, monkeypatch) == [0, 0.25, 0.5, 0.5, 0.5]
+
+
+async def test_what_dies_before_it_can_serve_is_started_less_and_less_often(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start() -> Worker:
+        worker = await starter()
+        await crash(worker)
+        return worker
+
+    assert await pauses_of(start, 5, monkeypatch) == [0, 0.25, 0.5, 1, 2]
+
+
+async def test_a_reserve_that_keeps_dying_is_started_less_and_less_often(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start() -> Worker:
+        worker = await starter()
+        if len(starter.workers) > 1:
+            asyncio.get_running_loop().call_soon(worker.process.kill)
+        return worker
+
+    assert await pauses_of(start, 5, monkeypatch) == [0, 0, 0.25, 0.5, 1]
+
+
+async def test_without_a_login_requests_are_told_how_to_log_in(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        with pytest.raises(LoginRequired, match=LOGIN_HELP):
+            await pool.worker()
+        assert pool.readiness() == Readiness(ready=False, reason=LOGIN_HELP)
+        assert await pool.any_worker() is starter.workers[0]
+
+
+async def test_a_login_that_appears_later_is_noticed_by_the_next_request(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        without = await pool.any_worker()
+        await starter.has_started(2)
+        starter.login = (2, 2)
+        served = await asyncio.gather(*(pool.worker() for _ in range(3)))
+        assert {worker.login for worker in served} == {(2, 2)}
+        assert pool.readiness() == READY
+        await asyncio.shield(without.process.exited)
+
+
+def may_know_less(worker: Worker) -> None:
+    """Let an app-server be one that knows of no login and has been there for a while."""
+    worker.login_missing = True
+    worker.started_at -= pool_module.LOGIN_RECHECK_S + 1
+
+
+async def test_to_look_for_a_login_again_and_again_is_no_crash(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        for _ in range(8):
+            await until(lambda: is_whole(pool))
+            for worker in starter.workers[-2:]:
+                may_know_less(worker)
+            with pytest.raises(LoginRequired, match=LOGIN_HELP):
+                await pool.worker()
+        assert pool.restarts == 0
+
+
+async def test_while_a_login_is_looked_for_clients_are_told_how_to_log_in(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.01)
+    starter.login = None
+    async with running(starter) as pool:
+        await until(lambda: is_whole(pool))
+        starter.gate.clear()
+        for worker in starter.workers:
+            may_know_less(worker)
+        for _ in range(2):
+            with pytest.raises(LoginRequired, match=LOGIN_HELP):
+                await pool.worker()
+            assert (pool.workers, pool.readiness()) == ([], Readiness(ready=False, reason=LOGIN_HELP))
+
+
+async def test_app_servers_that_know_the_login_serve_on_while_those_without_it_are_replaced(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "WATCH_INTERVAL_S", 0.01)
+    async with running(starter, count=2) as pool:
+        await until(lambda: is_whole(pool))
+        without, knowing = pool.workers
+        knowing.load = 1
+        without.login_missing = True
+        assert (await pool.worker(), pool.readiness()) == (knowing, READY)
+        may_know_less(without)
+        await asyncio.shield(without.process.exited)
+        await starter.has_started(4)
+        assert pool.workers == [knowing, starter.workers[2]]
+        assert alive(knowing)
+        assert pool.restarts == 0
+
+
+async def test_on_demand_nothing_starts_before_the_first_request(starter: Starter) -> None:
+    async with running(starter, on_demand=True) as pool:
+        await asyncio.sleep(0)
+        assert (starter.workers, pool.readiness()) == ([], STARTING)
+        assert await pool.worker() is starter.workers[0]
+
+
+async def test_an_app_server_that_has_had_its_threads_is_replaced_and_ends(starter: Starter) -> None:
+    async with running(starter, bounds=Bounds(threads=2)) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        pool.note_thread(first)
+        assert await pool.worker() is first
+        pool.note_thread(first)
+        await asyncio.shield(first.process.exited)
+        assert await pool.worker() is starter.workers[1]
+
+
+def old(worker: Worker, _monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.started_at -= Bounds().age_s
+
+
+def large(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {worker.process.pid: Bounds().resident_bytes}
+    monkeypatch.setattr(pool_module, "resident_bytes", lambda pid: sizes.get(pid, 0))
+
+
+@pytest.mark.parametrize("outgrow", [old, large])
+async def test_an_app_server_that_has_grown_too_old_or_too_large_is_replaced_when_it_is_next_looked_at(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch, outgrow: Callable[[Worker, pytest.MonkeyPatch], None]
+) -> None:
+    monkeypatch.setattr(pool_module, "WATCH_INTERVAL_S", 0.01)
+    async with running(starter) as pool:
+        first = await pool.worker()
+        await starter.has_started(2)
+        outgrow(first, monkeypatch)
+        await asyncio.shield(first.process.exited)
+        assert pool.workers == [starter.workers[1]]
+        await starter.has_started(3)
+        assert (pool.restarts, pool.readiness()) == (0, READY)
+
+
+async def test_turns_that_wait_for_a_client_keep_a_replaced_app_server_for_a_while_and_no_longer(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "RETIREMENT_LOOK_S", 0.01)
+    later, now = [0.0], pool_module._now
+    monkeypatch.setattr(pool_module, "_now", lambda: now() + later[0])
+    async with running(starter, bounds=Bounds(threads=1)) as pool:
+        first = await pool.worker()
+        first.parked = 1
+        await starter.has_started(2)
+        pool.note_thread(first)
+        await until(lambda: pool.workers == [starter.workers[1]])
+        # Time enough for many looks.
+        await asyncio.sleep(0.2)
+        assert alive(first)
+        later[0] = pool_module.PARKED_GRACE_S
+        await asyncio.shield(first.process.exited)
+
+
+def serves(pool: Pool, worker: Worker) -> Callable[[], bool]:
+    return lambda: pool.workers == [worker]
+
+
+async def test_of_replaced_app_servers_that_wait_for_clients_only_as_many_stay_as_serve(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "RETIREMENT_LOOK_S", 0.01)
+    async with running(starter, bounds=Bounds(threads=1)) as pool:
+        for number in range(3):
+            await starter.has_started(number + 2)
+            worker = starter.workers[number]
+            await until(serves(pool, worker))
+            worker.parked = 1
+            pool.note_thread(worker)
+        await starter.has_started(5)
+        first, second, third, *_ = starter.workers
+        await asyncio.gather(*(asyncio.shield(worker.process.exited) for worker in (first, second)))
+        await asyncio.sleep(0.05)
+        assert alive(third)
+
+
+async def test_a_turn_goes_to_the_app_server_that_has_least_to_do(starter: Starter) -> None:
+    async with running(starter, count=3) as pool:
+        await starter.has_started(4)
+        one, two, three = pool.workers
+        one.load, two.load, three.load = 2, 1, 1
+        # One that waits for a client has nothing to do.
+        three.parked = 9
+        chosen = []
+        for _ in range(5):
+            chosen.append(await pool.worker())
+            chosen[-1].load += 1
+        assert chosen == [two, three, one, two, three]
+
+
+def test_the_memory_of_a_process_is_what_the_system_says() -> None:
+    if not Path("/proc").exists():
+        pytest.skip("only Linux tells it in files")
+    assert resident_bytes(os.getpid()) / 1e6 == pytest.approx(resident_mb(os.getpid()), rel=0.1)
+    assert resident_bytes(0) == 0

@@ -1,0 +1,198 @@
+"""Threads that are started ahead: for what comes again, once for each request, and never instead of an error."""
+
+import asyncio
+import itertools
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.support.gateway import running_bridge
+from turnbridge.codex.process import spare_threads as module
+from turnbridge.codex.process.connection import CallRefused, Connection
+from turnbridge.codex.process.spare_threads import (
+    LARGEST_SPARE_BYTES,
+    MOST_KINDS,
+    MOST_SPARES,
+    SpareThreads,
+    ThreadKind,
+)
+from turnbridge.scripted_model.replies import answer, message
+from turnbridge.turn.items import JsonObject
+
+pytestmark = pytest.mark.anyio
+
+KIND = ThreadKind("me", {"model": "m"})
+
+
+class Codex:
+    """Starts threads `t1`, `t2`, ... as soon as it is asked, or refuses to."""
+
+    def __init__(self) -> None:
+        self.started: list[JsonObject] = []
+        self.refuses = False
+        self.connection = Connection(self._take)
+
+    def _take(self, line: bytes) -> None:
+        request = msgspec.json.decode(line)
+        self.started.append(request["params"])
+        result: JsonObject = {"result": {"thread": {"id": f"t{len(self.started)}"}}}
+        refusal: JsonObject = {"error": {"code": -32600, "message": "no"}}
+        told = {"id": request["id"], **(refusal if self.refuses else result)}
+        asyncio.get_running_loop().call_soon(self.connection.receive, msgspec.json.encode(told) + b"\n")
+
+
+async def test_what_comes_again_is_started_ahead_and_given_to_one_request_only() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for expected, ready in (("t1", 0), ("t2", 1), ("t3", 1), ("t4", 1)):
+        assert await spares.take(KIND) == expected
+        spares.refill(KIND)
+        spares.refill(KIND)
+        assert len(spares) == ready
+    # The fifth is just being started, for the request to come.
+    assert await spares.take(KIND) == "t5"
+
+
+async def test_only_the_very_same_parameters_share_a_thread() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for _ in range(2):
+        await spares.take(KIND)
+    spares.refill(KIND)
+    assert await spares.take(ThreadKind("me", {"model": "m", "baseInstructions": ""})) == "t4"
+    assert await spares.take(KIND) == "t3"
+
+
+async def test_a_spare_that_could_not_be_started_is_started_again_when_it_is_needed() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for _ in range(2):
+        await spares.take(KIND)
+    codex.refuses = True
+    spares.refill(KIND)
+    with pytest.raises(CallRefused):
+        await spares.take(KIND)
+    codex.refuses = False
+    assert await spares.take(KIND) == "t5"
+
+
+async def test_a_spare_that_codex_may_have_let_go_of_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for _ in range(2):
+        await spares.take(KIND)
+    spares.refill(KIND)
+    assert len(codex.started) == 3
+    monkeypatch.setattr(module, "OLDEST_S", 0)
+    assert await spares.take(KIND) == "t4"
+
+
+async def test_the_number_of_spares_is_bounded() -> None:
+    spares = SpareThreads(Codex().connection)
+    for number, _ in itertools.product(range(MOST_SPARES + 3), range(2)):
+        await spares.take(ThreadKind("me", {"model": str(number)}))
+        spares.refill(ThreadKind("me", {"model": str(number)}))
+    assert len(spares) == MOST_SPARES
+
+
+async def ask_for(spares: SpareThreads, *models: str, client: str = "me") -> None:
+    """Ask for threads as conversations do: one more is started when the model answers."""
+    for model in models:
+        kind = ThreadKind(client, {"model": model})
+        await spares.take(kind)
+        spares.refill(kind)
+
+
+def started(codex: Codex, model: str) -> int:
+    return codex.started.count({"model": model})
+
+
+@pytest.mark.parametrize("in_turn", [True, False], ids=["in turn", "at random"])
+@pytest.mark.parametrize("more", [1, 4])
+async def test_kinds_that_come_equally_often_do_not_drive_out_each_others_spares(more: int, in_turn: bool) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    models = [str(number) for number in range(MOST_SPARES + more)]
+    rounds, order = 20, random.Random(1)
+    for _ in range(rounds):
+        await ask_for(spares, *(models if in_turn else order.sample(models, len(models))))
+    assert len(codex.started) == rounds * len(models) + MOST_SPARES
+
+
+async def test_a_spare_gives_way_to_a_kind_that_comes_twice_as_often() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 2)
+    await ask_for(spares, *["often"] * 3)
+    assert started(codex, "often") == 3
+    await ask_for(spares, "often")
+    assert (started(codex, "often"), len(spares)) == (5, MOST_SPARES)
+
+
+async def test_the_client_with_most_spares_gives_one_up_for_a_client_that_has_fewer() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 20, client="loud")
+    await ask_for(spares, "mine", "mine", client="quiet")
+    assert (started(codex, "mine"), len(spares)) == (3, MOST_SPARES)
+    await ask_for(spares, *["often"] * 50, client="loud")
+    await ask_for(spares, "mine", client="quiet")
+    assert started(codex, "mine") == 4
+
+
+async def test_what_a_client_asks_for_is_remembered_whatever_others_ask_for() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, "mine", client="quiet")
+    await ask_for(spares, *map(str, range(MOST_KINDS + 5)), client="loud")
+    await ask_for(spares, "mine", client="quiet")
+    assert started(codex, "mine") == 3
+
+
+async def test_threads_with_large_instructions_are_not_started_ahead() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    large = ThreadKind("me", {"baseInstructions": "x" * LARGEST_SPARE_BYTES})
+    for _ in range(3):
+        await spares.take(large)
+        spares.refill(large)
+    assert (len(codex.started), len(spares)) == (3, 0)
+
+
+async def test_a_spare_that_has_grown_too_old_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 2)
+    monkeypatch.setattr(module, "OLDEST_S", 0)
+    await ask_for(spares, *["later"] * 2)
+    assert (started(codex, "later"), len(spares)) == (3, MOST_SPARES)
+
+
+async def test_threads_that_nobody_has_used_are_counted_also_when_they_were_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection)
+    for asked, unused in ((1, 0), (2, 1), (3, 1)):
+        await ask_for(spares, "m")
+        assert (len(codex.started) - asked, spares.unused) == (unused, unused)
+    monkeypatch.setattr(module, "OLDEST_S", 0)
+    await ask_for(spares, "m")
+    assert (len(codex.started) - 4, spares.unused) == (2, 2)
+
+
+@pytest.mark.real
+async def test_a_real_conversation_in_a_spare_thread_is_like_any_other(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path) as bridge:
+        for turn in range(4):
+            bridge.script(answer(message(f"answer {turn}")))
+            response = await bridge.client.responses.create(model="gpt-5.5", input=f"question {turn}")
+            assert response.output_text == f"answer {turn}"
+            seen = bridge.seen()
+            assert "question" in str(seen["input"])
+            assert len(str(seen["input"]).split("question")) == 2, "only this request's item is there"
+        (worker,) = bridge.gateway.pool.workers
+        assert len(worker.spares) == 1
+        assert worker.threads == 5, "the spare one too"

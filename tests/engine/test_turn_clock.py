@@ -1,0 +1,58 @@
+"""How long a turn may take, whoever is waited for meanwhile."""
+
+import asyncio
+
+import pytest
+
+from turnbridge.engine.turn_clock import Patience, TurnClock, Watch
+from turnbridge.turn.errors import GatewayError, TurnTimeout
+
+pytestmark = pytest.mark.anyio
+
+
+class Thread:
+    """A conversation that can only fail."""
+
+    def __init__(self, *, heard: bool = True) -> None:
+        self.heard = heard
+        self.failed: asyncio.Future[GatewayError] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: GatewayError) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+async def test_a_turn_ends_in_time_though_its_client_was_waited_for_in_between() -> None:
+    thread = Thread()
+    clock = TurnClock(Watch(Patience(silence_s=1, whole_s=1.5)), thread)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not thread.failed.done() and loop.time() < began + 20:
+        clock.wait()
+        await asyncio.sleep(0.04)
+        clock.heard()
+        await asyncio.sleep(0.01)
+        clock.wait()
+    error = await thread.failed
+    clock.stop()
+    assert isinstance(error, TurnTimeout)
+    assert "longer than 1.5 seconds" in error.message
+
+
+@pytest.mark.parametrize(
+    ("heard", "within_s", "told"),
+    [(False, 0.3, "provider sent nothing for 0.2 seconds"), (True, 0.9, "silent for 0.6 seconds")],
+)
+async def test_a_provider_has_a_third_of_the_idle_timeout_for_its_first_sign(
+    heard: bool, within_s: float, told: str
+) -> None:
+    thread = Thread(heard=heard)
+    clock = TurnClock(Watch(Patience(silence_s=0.6, whole_s=60)), thread)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    clock.wait()
+    error = await asyncio.wait_for(thread.failed, 20)
+    clock.stop()
+    assert loop.time() - began >= within_s / 1.5
+    assert isinstance(error, TurnTimeout)
+    assert told in error.message
