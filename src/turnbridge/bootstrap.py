@@ -19,6 +19,7 @@ from turnbridge.api.responses.background import BackgroundRuns
 from turnbridge.api.responses.conversations import Conversations
 from turnbridge.api.responses.state import State
 from turnbridge.api.responses.stored_routes import StoredResponses
+from turnbridge.api.shared.body_budget import is_within_budget
 from turnbridge.app import Handlers, build_app
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import write_private
@@ -118,7 +119,7 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     """Begin what has a life of its own; `stack` ends it."""
     trace = wire_trace(settings, api_key) if settings.log_proto else None
     if trace is not None:
-        stack.callback(trace.file.close)
+        stack.push_async_callback(asyncio.to_thread, trace.close)
     pool, native = codex_pools(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
     for each in filter(None, (pool, native)):
         stack.push_async_callback(_end, asyncio.create_task(each.run()))
@@ -259,15 +260,16 @@ def _metrics(admission: Admission, parts: Parts) -> Metrics:
     metrics.watch("turnbridge_workers", "App-servers that take turns.", lambda: len(pool.workers))
     metrics.watch("turnbridge_worker_deaths", "App-servers that ended by themselves.", lambda: pool.restarts)
     if parts.trace is not None:
-        file = parts.trace.file
-        metrics.watch("turnbridge_trace_lines_lost", "Lines of the wire trace not written.", lambda: file.lost)
+        trace = parts.trace
+        metrics.watch("turnbridge_trace_lines_lost", "Lines of the wire trace not written.", lambda: trace.lost)
     return metrics
 
 
 def wire_trace(settings: Settings, api_key: str) -> Trace:
     """Return where all that goes over the wires is written to, without the gateway's own keys."""
     keys = [key.strip() for key in (*api_key.split(","), settings.metrics_token or "")]
-    return Trace(TraceFile(trace_path(settings)), Redaction(keys=keys, limit=settings.trace_body_limit))
+    redaction = Redaction(keys=keys, limit=settings.trace_body_limit, within_budget=is_within_budget)
+    return Trace(TraceFile(trace_path(settings)), redaction)
 
 
 def trace_path(settings: Settings) -> Path:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -39,7 +40,13 @@ class Traced:
     """A gateway that writes everything down, and where."""
 
     bridge: Bridge
-    path: Path
+    file: Path
+
+    @property
+    def path(self) -> Path:
+        """Return the file once all that was sent so far is in it."""
+        settle(self.bridge)
+        return self.file
 
     def of(self, request_id: str) -> list[dict[str, Any]]:
         """Return the lines of a request."""
@@ -54,7 +61,15 @@ async def traced_gateway(tmp_path_factory: pytest.TempPathFactory, anyio_backend
     async with running_bridge(
         data, PROXY_LOG_PROTO=True, PROXY_WARM_THREADS_MAX=8, PROXY_METRICS_TOKEN=METRICS_TOKEN
     ) as bridge:
-        yield Traced(bridge=bridge, path=data / "trace" / "wire.ndjson")
+        yield Traced(bridge=bridge, file=data / "trace" / "wire.ndjson")
+
+
+def settle(bridge: Bridge) -> None:
+    """Wait until the trace's thread has done what waits for it now."""
+    assert isinstance(bridge.gateway.app, TraceHttp)
+    done = threading.Event()
+    bridge.gateway.app._trace.later(done.set)
+    assert done.wait(10)
 
 
 @pytest.fixture
@@ -210,6 +225,7 @@ async def test_a_full_disk_breaks_no_request_and_is_counted(tmp_path: Path) -> N
     async with running_bridge(tmp_path / "data", PROXY_LOG_PROTO=True, PROTO_LOG_PATH=full) as bridge:
         bridge.says("Hi.")
         answered = await bridge.http.post(CHAT, json=_asking("hi"))
+        settle(bridge)
         metrics = (await bridge.http.get("/metrics")).text
     assert answered.json()["choices"][0]["message"]["content"] == "Hi."
     (lost,) = (line for line in metrics.splitlines() if line.startswith("turnbridge_trace_lines_lost "))

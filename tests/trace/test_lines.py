@@ -19,7 +19,7 @@ def test_a_line_is_one_line_for_every_reader_and_steers_no_terminal(tmp_path: Pa
     trace = trace_to(path)
     payload = trace.redaction.value({TRICKS: [TRICKS]})
     trace.note("http_ingress", "inbound", "request", payload, method=f"GET /{TRICKS}", request_id="mine")
-    trace.file.close()
+    trace.close()
     written = path.read_text(encoding="utf-8")
     assert written.removesuffix("\n").isprintable()
     (line,) = lines(path)
@@ -31,7 +31,7 @@ def test_a_long_path_is_shortened(tmp_path: Path) -> None:
     path = tmp_path / "wire.ndjson"
     trace = trace_to(path)
     trace.note("http_ingress", "inbound", "request", method="GET /" + "x" * 60_000)
-    trace.file.close()
+    trace.close()
     (line,) = lines(path)
     assert len(line["method"]) <= 512
     assert line["method"].startswith("GET /xxx")
@@ -52,5 +52,5 @@ def test_a_key_that_is_sent_as_an_id_or_a_path_is_removed(tmp_path: Path) -> Non
         request_id="the-key-of-a-client",
         method="GET /v1/responses/the-key-of-a-client",
     )
-    trace.file.close()
+    trace.close()
     assert "the-key" not in path.read_text(encoding="utf-8")

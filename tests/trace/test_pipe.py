@@ -33,7 +33,7 @@ class Codex:
         self.pipe.sent(json.dumps(message).encode() + b"\n")
 
     def written(self) -> list[dict[str, Any]]:
-        self._trace.file.close()
+        self._trace.close()
         return lines(self._path)
 
     def owners(self) -> list[str | None]:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbridge.logs.redaction import REDACTED
-from turnbridge.trace.record import Payload, Redaction
+from turnbridge.trace.record import LONGEST_NAME, SMALL_BYTES, Payload, Redaction
+from turnbridge.trace.windows import LOOKAHEAD
 from turnbridge.turn.items import Json
 
 OWN_KEY = "my own key"
@@ -170,3 +171,43 @@ def test_a_body_beyond_the_limit_is_cut_between_two_characters_and_says_so(
 def test_a_secret_is_removed_before_a_body_is_cut_through_the_middle_of_it() -> None:
     body = b'{"text": "sk-0123456789abcdef0123456789abcdef"}'
     assert shown(Redaction(limit=20).body(body)) == '{"text":"[redacted]"'
+
+
+def test_large_json_is_parsed_only_within_the_budget() -> None:
+    body = b'{"tokens": [' + b"1," * SMALL_BYTES + b'1], "password": "hunter2"}'
+    asked: list[int] = []
+
+    def within_budget(data: bytes) -> bool:
+        asked.append(len(data))
+        return True
+
+    assert shown(Redaction(within_budget=within_budget).body(body))["password"] == REDACTED
+    assert asked == [len(body)]
+    assert shown(Redaction().body(body)) == body.decode().replace("hunter2", REDACTED)
+
+
+def test_json_inside_a_string_has_the_same_budget() -> None:
+    inner = '{"passwords": ["hunter2"], "tokens": [' + "1," * SMALL_BYTES + "1]}"
+    assert "hunter2" in Redaction().text(inner)
+    assert "hunter2" not in Redaction(within_budget=lambda _: True).text(inner)
+
+
+@pytest.mark.parametrize(
+    ("secret", "half"),
+    [(OWN_KEY, "my o"), ("sk-0123456789abcdef", "0123"), (JWT, "hbGc"), ("postgres://me:hunter2@db.test", "hunt")],
+)
+def test_of_a_long_text_only_the_beginning_is_searched_and_no_half_of_a_secret_is_shown(secret: str, half: str) -> None:
+    seen = 100 + LOOKAHEAD
+    redaction = Redaction(keys=[OWN_KEY], limit=100)
+    for end in (100, seen):
+        for before in range(end - len(secret), end):
+            # Much of what is searched goes, so that what is left of it is shorter than the limit.
+            text = "sk-" + "a" * (before - 5) + ": " + secret + " " + "-" * SMALL_BYTES
+            payload = redaction.body(text.encode())
+            assert payload.cut
+            assert half not in shown(payload)
+
+
+def test_a_field_with_an_endless_name_is_not_searched_but_redacted() -> None:
+    name = "n" * (LONGEST_NAME + 1)
+    assert Redaction().clean({name: "x"}) == {name: REDACTED}

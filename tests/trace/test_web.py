@@ -61,7 +61,7 @@ async def test_a_whole_answer_is_told_with_its_request(tmp_path: Path) -> None:
     answer = await call(
         traced(app, trace), "POST", "/turn", headers=headers, body=[b'{"a":', b" 1}"], query=b"api_key=abc&b=c"
     )
-    trace.file.close()
+    trace.close()
     assert (answer.status, answer.body, app.served) == (200, b' {"ok": true}', ["id of /turn"])
     common: dict[str, Any] = {"time": lines(path)[0]["time"], "request_id": "id of /turn"}
     out: dict[str, Any] = {**common, "phase": "client_egress", "direction": "outbound"}
@@ -99,7 +99,7 @@ async def test_each_frame_of_a_stream_is_a_line_of_its_own_however_it_is_sent(tm
     frames = b'event: a\ndata: {"n": 1}\n\n: keepalive\n\ndata: {"n": 2}\n\ndata: [DONE]\n\ndata: x\ndata: y'
     pieces = [body(frames[at : at + 9], more=at + 9 < len(frames)) for at in range(0, len(frames), 9)]
     await call(traced(Answering(start(STREAM), *pieces), trace), "GET", "/")
-    trace.file.close()
+    trace.close()
     assert told(path)[2:] == [
         ("client_egress", "sse", "a", {"n": 1}),
         ("client_egress", "sse", None, ": keepalive"),
@@ -114,7 +114,7 @@ async def test_a_request_that_nobody_reads_is_told_before_its_answer(tmp_path: P
     path = tmp_path / "wire.ndjson"
     trace = trace_to(path)
     await call(traced(Answering(start([], 401), body(b"no"), reads=False), trace), "POST", "/", body=[b"secret"])
-    trace.file.close()
+    trace.close()
     assert told(path) == [
         ("http_ingress", "request", "POST /", {"headers": {}, "body": None}),
         ("client_egress", "response", None, {"status": 401, "headers": {}}),
@@ -137,7 +137,7 @@ async def test_a_client_that_leaves_is_told_and_what_it_had_got(tmp_path: Path) 
         await exchange.begin()
         await exchange.chunk()
         exchange.leave()
-    trace.file.close()
+    trace.close()
     assert told(path)[2:] == [
         ("http_ingress", "disconnect", None, None),
         ("client_egress", "body", None, "half"),
@@ -157,7 +157,7 @@ async def test_the_end_of_a_connection_after_the_answer_is_not_told(tmp_path: Pa
             pass
 
     await call(traced(listening, trace), "GET", "/")
-    trace.file.close()
+    trace.close()
     assert [line["kind"] for line in lines(path)] == ["request", "response", "body"]
 
 
@@ -173,7 +173,7 @@ async def test_an_application_that_fails_is_not_held_up(tmp_path: Path) -> None:
         await traced(failing, trace)(
             {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""}, _never, _never
         )
-    trace.file.close()
+    trace.close()
     assert [line["kind"] for line in lines(path)] == ["request", "aborted"]
     assert serving.get() is None
 
@@ -183,7 +183,7 @@ async def test_a_long_body_says_how_long_it_was(tmp_path: Path) -> None:
     trace = trace_to(path, limit=10)
     long = b'"' + b"x" * 100 + b'"'
     await call(traced(Answering(start([]), body(long)), trace), "POST", "/", body=[long])
-    trace.file.close()
+    trace.close()
     cut = [(line["kind"], line["cut"], line["size"], line["payload"]) for line in lines(path) if "size" in line]
     beginning = '"' + "x" * 9
     assert cut == [("request", True, 102, {"headers": {}, "body": beginning}), ("body", True, 102, beginning)]

@@ -17,8 +17,9 @@ SECRET_NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
 KEY_LOOKS = (
     # Keys of OpenAI and of many who copy its form; a shorter one is rather a word, such as `sk-learn`.
     r"\bsk-[\w-]{12,}",
-    # What Codex has from a login. It begins where a word does, so that no text is searched twice.
-    r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",
+    # What Codex has from a login, whole or cut off. It begins where a word does, so that no text is searched twice. The
+    # first part names an algorithm, and at most some certificates.
+    r"(?<![\w-])eyJ[\w-]{8,8000}\.eyJ[\w-]{8,}(?:\.[\w-]*)?",
     r"(?<=\bbearer )[\w.~+/=-]{16,}",
 )
 """What looks like a key wherever it stands."""
@@ -28,6 +29,8 @@ KEY_SIGNS = ("sk-", ".eyj", "bearer")
 
 DELETE = "\x7f"
 """The only control character that JSON leaves as it is, of those in ASCII."""
+
+PIECE_CHARACTERS = 64 * 1024
 
 SHORTEST_KEY = 8
 """A key of the gateway's own that is shorter could be an ordinary word, and is only removed where keys are sent."""
@@ -72,7 +75,11 @@ def one_line(text: str) -> str:
     # Nearly every line is such; to look at each of its characters took a fifth of what it costs.
     if text.isascii() and DELETE not in text:
         return text
-    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+    # In pieces: a list of all characters of a long text takes much memory, and joining them holds everybody up.
+    return "".join(
+        "".join(each if each.isprintable() else _escaped(each) for each in text[start : start + PIECE_CHARACTERS])
+        for start in range(0, len(text), PIECE_CHARACTERS)
+    )
 
 
 def shortened(text: str, most: int) -> str:

@@ -7,18 +7,14 @@ the outputs of its calls: the request that last gave it something to do has it.
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, TypeVar
 
 import msgspec
 
 from turnbridge.codex.protocol import jsonrpc
-from turnbridge.trace.record import (
-    UNREADABLE,
-    Direction,
-    Kind,
-    Phase,
-)
-from turnbridge.trace.trace import Trace, serving
+from turnbridge.trace.record import UNREADABLE, Direction, Kind, Phase
+from turnbridge.trace.trace import Moment, Trace, serving
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -81,16 +77,25 @@ class TracePipe:
 
     def sent(self, data: bytes) -> None:
         """Take a line to Codex."""
-        line = data.rstrip(b"\n")
         ask = serving.get()
-        entry = self._to_codex(_read(line), None if ask is None else ask())
-        phase: Phase = "backend_io" if entry.request_id is None else "backend_submission"
-        self._note(phase, "outbound", entry, line)
+        request_id = None if ask is None else ask()
+        self._trace.later(partial(self._note_sent, data.rstrip(b"\n"), request_id, self._trace.clock()), len(data))
 
     def received(self, data: bytes) -> None:
         """Take what the pipe brought, in whatever pieces."""
+        at = self._trace.clock()
         for line in self._lines.feed(data):
-            self._note("backend_io", "inbound", self._from_codex(_read(line)), line)
+            self._trace.later(partial(self._note_received, line, at), len(line))
+
+    # From here on all is done in the thread of the trace.
+
+    def _note_sent(self, line: bytes, request_id: str | None, at: Moment) -> None:
+        entry = self._to_codex(_read(line), request_id)
+        phase: Phase = "backend_io" if entry.request_id is None else "backend_submission"
+        self._note(phase, "outbound", entry, line, at)
+
+    def _note_received(self, line: bytes, at: Moment) -> None:
+        self._note("backend_io", "inbound", self._from_codex(_read(line)), line, at)
 
     def _to_codex(self, message: jsonrpc.Incoming | None, request_id: str | None) -> _Entry:
         if message is None:
@@ -134,12 +139,13 @@ class TracePipe:
             if each is not None and entry.request_id is not None:
                 self._owners[each] = entry.request_id
 
-    def _note(self, phase: Phase, direction: Direction, entry: _Entry, line: bytes) -> None:
+    def _note(self, phase: Phase, direction: Direction, entry: _Entry, line: bytes, at: Moment) -> None:
         self._trace.note(
             phase,
             direction,
             entry.kind,
             self._trace.redaction.body(line),
+            at=at,
             request_id=entry.request_id,
             worker_pid=self._pid,
             thread_id=entry.thread_id,

@@ -9,14 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from turnbridge.logs.redaction import one_line, shortened
-from turnbridge.trace.record import (
-    Direction,
-    Kind,
-    Line,
-    Payload,
-    Phase,
-    Redaction,
-)
+from turnbridge.trace.backlog import Backlog
+from turnbridge.trace.record import Direction, Kind, Line, Payload, Phase, Redaction
 from turnbridge.trace.writer import TraceFile
 
 NOTHING = Payload(raw=msgspec.Raw(b"null"))
@@ -42,13 +36,29 @@ def moment() -> Moment:
 
 
 class Trace:
-    """Writes lines."""
+    """Writes lines, in a thread of its own: to read a large message and remove its secrets takes seconds."""
 
     def __init__(self, file: TraceFile, redaction: Redaction, *, clock: Callable[[], Moment] = moment) -> None:
         self._encoder = msgspec.json.Encoder()
-        self.file = file
+        self._backlog = Backlog("trace")
+        self._file = file
+        self._told_lost = 0
         self.redaction = redaction
         self.clock = clock
+
+    @property
+    def lost(self) -> int:
+        """Return how many lines could not be written, or waited for with too many others."""
+        return self._file.lost + self._backlog.dropped
+
+    def later(self, work: Callable[[], None], size: int = 0) -> None:
+        """Let work that notes a message of this size be done in the thread, after all that came before it."""
+        self._backlog.add(work, size)
+
+    def close(self) -> None:
+        """Write what waits, if that does not take too long, and close the file."""
+        self._backlog.add(self._file.close, 0)
+        self._backlog.close()
 
     def note(
         self,
@@ -65,8 +75,9 @@ class Trace:
         method: str | None = None,
         size: int | None = None,
     ) -> None:
-        """Write a line; `at` is for what happened before it could be told."""
+        """Write a line at once; `at` is for what happened before it could be told."""
         time, ms = at or self.clock()
+        lost = self.lost
         line = Line(
             time=time,
             ms=ms,
@@ -80,10 +91,12 @@ class Trace:
             method=None if method is None else shortened(self.redaction.text(method), MOST_METHOD_CHARACTERS),
             size=size,
             cut=payload.cut,
+            lost=lost - self._told_lost,
             payload=payload.raw,
         )
         data = self._encoder.encode(line)
         if not data.isascii() or b"\x7f" in data:
             # Whoever follows the file on a terminal must not be steered by it, and a line has to stay one.
             data = one_line(data.decode()).encode()
-        self.file.write(data)
+        if self._file.write(data):
+            self._told_lost = lost

@@ -1,12 +1,13 @@
 """The client's wire: an ASGI layer that writes down each request, and each piece of its answer as it leaves."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnbridge.trace.record import Kind, Payload
-from turnbridge.trace.trace import NOTHING, Trace, serving
+from turnbridge.trace.trace import NOTHING, Moment, Trace, serving
 from turnbridge.turn.items import JsonObject
 
 EVENT_STREAM = b"text/event-stream"
@@ -52,7 +53,7 @@ class _Exchange:
         self._trace = trace
         self._scope = scope
         self._began = trace.clock()
-        self._asked = bytearray()
+        self._asked: list[bytes] = []
         self._answered = bytearray()
         self._told = False
         self._streams = False
@@ -62,12 +63,13 @@ class _Exchange:
     def received(self, message: Message) -> None:
         """Take what the client sent; the request is written down when it is whole."""
         if message["type"] == "http.request":
-            self._asked += message.get("body", b"")
+            self._asked.append(message.get("body", b""))
             if not message.get("more_body", False):
                 self._tell_request()
         elif not self._complete:
             self._tell_request()
-            self._trace.note("http_ingress", "inbound", "disconnect", request_id=self.request_id())
+            note = partial(self._trace.note, "http_ingress", "inbound", "disconnect")
+            self._trace.later(partial(note, at=self._trace.clock(), request_id=self.request_id()))
 
     def sent(self, message: Message) -> None:
         """Take what the client is sent."""
@@ -78,7 +80,7 @@ class _Exchange:
                 name.lower() == b"content-type" and value.startswith(EVENT_STREAM)
                 for name, value in message.get("headers", ())
             )
-            self._tell_answer("response", self._trace.redaction.value(head))
+            self._tell_answer("response", lambda: self._trace.redaction.value(head))
         elif message["type"] == "http.response.body":
             self._answered += message.get("body", b"")
             self._complete = not message.get("more_body", False)
@@ -98,9 +100,13 @@ class _Exchange:
         if self._told:
             return
         self._told = True
+        asked, self._asked = self._asked, []
+        size = sum(map(len, asked))
+        self._trace.later(partial(self._note_request, asked, size, self.request_id()), size)
+
+    def _note_request(self, asked: list[bytes], size: int, request_id: str) -> None:
         scope, redaction = self._scope, self._trace.redaction
-        size = len(self._asked)
-        body = redaction.body(bytes(self._asked)) if size else NOTHING
+        body = redaction.body(b"".join(asked)) if size else NOTHING
         shown: dict[str, object] = {"headers": redaction.clean(_headers(scope["headers"])), "body": body.raw}
         if scope["query_string"]:
             shown["query"] = redaction.text(scope["query_string"].decode("latin-1"))
@@ -110,11 +116,10 @@ class _Exchange:
             "request",
             Payload(raw=msgspec.Raw(msgspec.json.encode(shown)), cut=body.cut),
             at=self._began,
-            request_id=self.request_id(),
+            request_id=request_id,
             method=f"{scope['method']} {scope['path']}",
             size=size,
         )
-        self._asked.clear()
 
     def _tell_frames(self) -> None:
         *frames, rest = bytes(self._answered).split(b"\n\n")
@@ -123,20 +128,31 @@ class _Exchange:
             frames.append(rest)
             self._answered.clear()
         for frame in frames:
-            name, data = _parsed(frame)
-            self._tell_answer("sse", self._trace.redaction.body(data), size=len(frame), method=name)
+            self._trace.later(partial(self._note_frame, frame, self.request_id(), self._trace.clock()), len(frame))
+
+    def _note_frame(self, frame: bytes, request_id: str, at: Moment) -> None:
+        name, data = _parsed(frame)
+        payload, size = self._trace.redaction.body(data), len(frame)
+        self._trace.note(
+            "client_egress", "outbound", "sse", payload, at=at, request_id=request_id, size=size, method=name
+        )
 
     def _tell_body(self) -> None:
         if self._answered:
             data = bytes(self._answered)
-            self._tell_answer("body", self._trace.redaction.body(data), size=len(data))
             self._answered.clear()
+            self._tell_answer("body", lambda: self._trace.redaction.body(data), size=len(data))
 
     def _tell_answer(
-        self, kind: Kind, payload: Payload = NOTHING, *, size: int | None = None, method: str | None = None
+        self, kind: Kind, payload: Callable[[], Payload] = lambda: NOTHING, *, size: int | None = None
     ) -> None:
-        request_id = self.request_id()
-        self._trace.note("client_egress", "outbound", kind, payload, request_id=request_id, size=size, method=method)
+        at, request_id = self._trace.clock(), self.request_id()
+        self._trace.later(
+            lambda: self._trace.note(
+                "client_egress", "outbound", kind, payload(), at=at, request_id=request_id, size=size
+            ),
+            size or 0,
+        )
 
 
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> JsonObject:

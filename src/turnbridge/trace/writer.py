@@ -37,8 +37,8 @@ class TraceFile:
         self.lost = 0
         """Lines that could not be written."""
 
-    def write(self, line: bytes) -> None:
-        """Append a line; a failure is counted, and logged when it is the first since a line was written."""
+    def write(self, line: bytes) -> bool:
+        """Append a line, and tell whether it was; a failure is counted, and logged when it is the first in a row."""
         try:
             self._append(line + b"\n")
         except OSError as error:
@@ -47,10 +47,11 @@ class TraceFile:
                 self._warned = True
                 log.warning("trace_lost", path=str(self._path), error=str(error))
             self.close()
-            return
+            return False
         if self._warned:
             self._warned = False
             log.warning("trace_resumed", path=str(self._path), lost=self.lost)
+        return True
 
     def close(self) -> None:
         """Close the file; the next line opens it again."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbridge.api.shared import body_budget
-from turnbridge.api.shared.body_budget import MAX_STRUCTURE_BYTES, MAX_VALUES, check_body
+from turnbridge.api.shared.body_budget import MAX_STRUCTURE_BYTES, MAX_VALUES, check_body, is_within_budget
 from turnbridge.turn.errors import InvalidRequest
 
 ANYTHING = st.recursive(
@@ -62,3 +62,8 @@ def test_what_nobody_sends_is_refused(body: bytes) -> None:
 def test_a_long_text_may_hold_anything() -> None:
     check_body(json.dumps({"text": '\\",[{' * 1_000_000}).encode())
     check_body(b'{"a":1' + b" " * 4_000_000 + b"}")
+
+
+def test_whether_a_body_is_within_the_budget_can_be_asked() -> None:
+    assert is_within_budget(b"[" + b"[]," * 100 + b"0]")
+    assert not is_within_budget(b"[" + b"[]," * MAX_VALUES + b"0]")

@@ -55,5 +55,14 @@ def check_body(body: bytes) -> None:
             )
 
 
+def is_within_budget(body: bytes) -> bool:
+    """Tell whether `check_body` lets it pass."""
+    try:
+        check_body(body)
+    except InvalidRequest:
+        return False
+    return True
+
+
 def _backslashes_at_the_end(piece: bytes) -> int:
     return len(piece) - len(piece.rstrip(b"\\"))
