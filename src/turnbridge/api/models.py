@@ -8,7 +8,7 @@ from starlette.responses import Response
 from turnbridge.api.shared.model_list import model_list, model_object
 from turnbridge.engine.models import ModelCatalog
 from turnbridge.engine.ports import Backend, Model
-from turnbridge.web.http import json_response
+from turnbridge.web.http import RouteOf, json_response
 
 
 class Models:
@@ -21,6 +21,10 @@ class Models:
         self._backend = backend
         self._aliases = aliases
         self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
+
+    def routes(self) -> list[RouteOf]:
+        """Return the routes of this API."""
+        return [RouteOf("GET", "/models", self.list), RouteOf("GET", "/models/{model:path}", self.retrieve)]
 
     async def catalog(self) -> ModelCatalog:
         """Return the models and every name for them."""
