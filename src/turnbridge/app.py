@@ -14,6 +14,7 @@ from turnbridge.api.output_mode import MODE_HEADER
 from turnbridge.api.shared.sse import USAGE_HEADER
 from turnbridge.api.unserved import REASONS, refuse
 from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER
+from turnbridge.web.dialect import Dialect
 from turnbridge.web.http import RouteOf, json_response
 from turnbridge.web.middleware.access_log import context_of
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
@@ -45,6 +46,11 @@ class Api(Protocol):
         """Return its routes."""
         ...
 
+    @property
+    def dialect(self) -> Dialect:
+        """Return how errors are told and keys are sent on its routes."""
+        ...
+
 
 def build_app(
     apis: Iterable[Api],
@@ -67,12 +73,13 @@ def build_app(
     once = [Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)]
     limited = once if rates is None else [Middleware(LimitRate, rates=rates), *once]
     # First what cannot be served: some of its paths would be taken for ids.
-    served = [*(RouteOf(None, path, refuse) for path in REASONS), *(route for api in apis for route in api.routes())]
-    routes = [
-        *(each for route in served for each in _both(route, limited if route.generates else once)),
-        *_probes(problem, fidelity),
-        Route("/metrics", metrics_endpoint(metrics)),
-    ]
+    routes = [route for path in REASONS for route in _both(RouteOf(None, path, refuse))]
+    dialects: dict[str, Dialect] = {}
+    for api in apis:
+        served = [each for route in api.routes() for each in _both(route, limited if route.generates else once)]
+        routes += served
+        dialects |= {route.path_format: api.dialect for route in served}
+    routes += [*_probes(problem, fidelity), Route("/metrics", metrics_endpoint(metrics))]
     return wrap(
         Router(routes),
         api_key=api_key,
@@ -81,6 +88,7 @@ def build_app(
         own_names=own_names,
         allowed_origins=allowed_origins,
         exposed_headers=EXPOSED_HEADERS,
+        dialects=dialects,
     )
 
 
@@ -98,7 +106,7 @@ def _probes(problem: Callable[[], str], fidelity: Callable[[], str]) -> list[Rou
     return [Route("/healthz", alive), Route("/livez", alive), Route("/readyz", ready)]
 
 
-def _both(route: RouteOf, layers: Sequence[Middleware]) -> list[Route]:
+def _both(route: RouteOf, layers: Sequence[Middleware] = ()) -> list[Route]:
     """Return a route twice: clients differ in whether their base URL ends in `/v1`."""
     methods = None if route.method is None else [route.method]
     inside = layers if route.method == "POST" else ()

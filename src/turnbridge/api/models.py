@@ -8,6 +8,7 @@ from starlette.responses import Response
 from turnbridge.api.shared.model_list import model_list, model_object
 from turnbridge.engine.models import ModelCatalog
 from turnbridge.engine.ports import Backend, Model
+from turnbridge.web.dialect import OPENAI
 from turnbridge.web.http import RouteOf, json_response
 
 
@@ -16,6 +17,8 @@ class Models:
 
     Handles `GET /v1/models` and what is below it.
     """
+
+    dialect = OPENAI
 
     def __init__(self, backend: Backend, *, aliases: Mapping[str, str]) -> None:
         self._backend = backend

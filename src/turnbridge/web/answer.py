@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from turnbridge.api.shared import sse
 from turnbridge.engine.run import Run
-from turnbridge.web.disconnect import Client
+from turnbridge.web.disconnect import Exchange
 from turnbridge.web.http import encoded, wants_no_keepalive
 from turnbridge.web.middleware.access_log import RequestContext, context_of
 
@@ -79,10 +79,10 @@ class Answer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client disconnects first."""
-        context, outlet, client = context_of(scope), _Outlet(send), Client(receive)
+        context, outlet, exchange = context_of(scope), _Outlet(send), Exchange(receive)
         try:
-            with Delayed(self._timing.whole_s, partial(_leave_if_stalled, client, outlet)):
-                await client.served(self._answer(outlet))
+            with Delayed(self._timing.whole_s, partial(_cancel_if_stalled, exchange, outlet)):
+                await exchange.serve(self._answer(outlet))
         finally:
             _record(context, self._run)
 
@@ -203,7 +203,7 @@ class Followed:
         """Send the frames until they end or the client disconnects."""
         context_of(scope).stream = True
         interval = None if wants_no_keepalive(scope) else self._keepalive_s
-        await Client(receive).served(self._send(_Outlet(send), interval))
+        await Exchange(receive).serve(self._send(_Outlet(send), interval))
 
     async def _send(self, outlet: "_Outlet", interval: float | None) -> None:
         await outlet.start(self._headers)
@@ -308,11 +308,11 @@ class Delayed:
         self._working = asyncio.ensure_future(self._work())
 
 
-async def _leave_if_stalled(client: Client, outlet: _Outlet) -> None:
+async def _cancel_if_stalled(exchange: Exchange, outlet: _Outlet) -> None:
     """Disconnect a client that has stopped reading, once it has had all the time that a turn may take."""
     while True:
         if outlet.busy:
-            client.leave()
+            exchange.cancel()
             return
         await asyncio.sleep(STALL_CHECK_S)
 

@@ -1,4 +1,4 @@
-"""Clients that leave before their answer is whole."""
+"""Answers that end when their client disconnects."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,20 +6,20 @@ from collections.abc import Coroutine
 from starlette.types import Receive
 
 
-class Client:
-    """Whoever waits for the answer to a request."""
+class Exchange:
+    """A request that is being answered, until its answer is whole or its client has gone."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._answering: asyncio.Task[None] | None = None
 
-    def leave(self) -> None:
-        """Give the client up."""
+    def cancel(self) -> None:
+        """End the answer as if the client had disconnected."""
         if self._answering is not None:
             self._answering.cancel()
 
-    async def served(self, answer: Coroutine[None, None, None]) -> None:
-        """Answer the client, and raise what the answer raises; if the client leaves first, the answer ends there.
+    async def serve(self, answer: Coroutine[None, None, None]) -> None:
+        """Run the answer and raise what it raises; cancel it if the client disconnects first.
 
         The answer has a task of its own, while this one listens: every delta resumes the whole stack of its task, and
         around a request there is a deep one.
@@ -29,35 +29,25 @@ class Client:
             raise AssertionError("Requests are served in a task.")
         cancelled_before = listening.cancelling()
         self._answering = answering = asyncio.create_task(answer)
-        over = _Over(listening)
-        answering.add_done_callback(over)
+        awaited, done = True, False
+
+        def stop_listening(_: object) -> None:
+            nonlocal done
+            if awaited:
+                done = True
+                listening.cancel()
+
+        answering.add_done_callback(stop_listening)
         try:
-            await self._gone()
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
         except asyncio.CancelledError:
-            if not over.told or listening.uncancel() > cancelled_before:
+            if not done or listening.uncancel() > cancelled_before:
                 raise
         finally:
-            over.awaited = False
+            awaited = False
             if not answering.done():
                 answering.cancel()
                 await asyncio.wait((answering,))
         if not answering.cancelled():
             answering.result()
-
-    async def _gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-
-class _Over:
-    """Tells the task that listens to the client that there is nothing to wait for any more."""
-
-    def __init__(self, listening: "asyncio.Task[None]") -> None:
-        self._listening = listening
-        self.awaited = True
-        self.told = False
-
-    def __call__(self, _: object) -> None:
-        if self.awaited:
-            self.told = True
-            self._listening.cancel()

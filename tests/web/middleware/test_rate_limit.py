@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Answer, call
 from turnbridge.app import build_app
 from turnbridge.settings.fields import load_settings
+from turnbridge.web.dialect import OPENAI
 from turnbridge.web.http import RouteOf
 from turnbridge.web.middleware.metrics import Metrics
 from turnbridge.web.middleware.rate_limit import (
@@ -36,6 +37,8 @@ MINE, ANOTHERS = "key-of-mine", "key-of-another"
 
 class Generating:
     """An API with two routes that generate and one that does not, without a model behind them."""
+
+    dialect = OPENAI
 
     def routes(self) -> list[RouteOf]:
         return [

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.web.passing_time import PassingTime
 from tests.web.server.raw_connection import PATIENCE_S, Connection, connected
-from turnbridge.web.disconnect import Client
+from turnbridge.web.disconnect import Exchange
 from turnbridge.web.server.http_server import IDLE_CONNECTION_S, UNREAD_S
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ async def endless(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.body", "body": b"x" * PIECE, "more_body": True})
 
     del scope
-    await Client(receive).served(stream())
+    await Exchange(receive).serve(stream())
 
 
 @contextlib.asynccontextmanager

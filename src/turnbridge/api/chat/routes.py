@@ -25,6 +25,7 @@ from turnbridge.turn.items import Json, JsonObject, Message
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.web.bodies import beside, parsed
+from turnbridge.web.dialect import OPENAI
 from turnbridge.web.http import RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.ingress import read_body
@@ -43,6 +44,8 @@ class ChatUpdate(msgspec.Struct):
 
 class ChatCompletions:
     """Handlers of `/v1/chat/completions` and what is below it."""
+
+    dialect = OPENAI
 
     def __init__(self, generation: Generation, state: State) -> None:
         self._generation = generation

@@ -1,8 +1,8 @@
-"""Responses that are made in the background: nobody has to wait for them, and anybody with their id may read along.
+"""Background responses: they run without a client, and anybody with their id may follow the stream.
 
-Whoever runs one holds a lease on it in the store. If the lease ends, the gateway that ran it is gone, and the response
-has failed. A response has one end: the first that is kept. A gateway that cannot keep an end tells it only while its
-lease keeps others from ending the response, and has it in memory until the store takes it.
+The gateway that runs one holds a lease on it in the store. If the lease lapses, that gateway is gone, and the response
+has failed. A response has one end: the first that is stored. A gateway that cannot store an end reports it only while
+its lease keeps others from ending the response, and holds it in memory until the store takes it.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from turnbridge.web.http import json_response
 
 log = structlog.get_logger(__name__)
 
-# After how long without a sign of its gateway a running response counts as lost, and how often the sign is given.
+# How long a lease lasts without renewal, and how often it is renewed.
 LEASE_S = 30.0
 RENEWAL_S = 5.0
-# For how long a response must be seen as lost before it is ended: after an outage of the store, or a jump of its clock,
-# all leases are over, and every gateway needs a moment to extend its own.
+# How long a lease must have lapsed before the response is declared failed: after an outage of the store, or a jump of
+# its clock, all leases have, and every gateway needs a moment to renew its own.
 GRACE_S = 15.0
-# How often a response that could not be kept is tried again.
+# How often storing an end is retried.
 KEEP_RETRY_S = 1.0
-# While more than this waits for a store that takes it, no response is begun in the background.
+# While more than this waits for the store, no further background response is accepted.
 MOST_WAITING_BYTES = 64 * 1024 * 1024
 
 LOST = "The gateway stopped while this response was being made. Send the request again."
@@ -119,22 +119,22 @@ class BackgroundRun:
 
 
 class BackgroundRuns:
-    """The responses that this gateway makes in the background."""
+    """The background responses of this gateway."""
 
     def __init__(self, state: State, *, keepalive_s: float | None, count: Callable[[Usage, str], None]) -> None:
-        """`count` is told the tokens of each run, and how it was served."""
+        """`count` receives the tokens of each run, and how it was served."""
         self._state = state
         self._keepalive_s = keepalive_s
         self._count = count
         self._runs: dict[str, BackgroundRun] = {}
         self._closing = asyncio.Event()
         self._waiting_bytes = 0
-        """The streams of responses that have ended, and that the store has not taken yet."""
+        """The size of streams that have ended and are not stored yet."""
         self._lost_since: dict[str, float] = {}
-        """Responses of other gateways whose lease is over, and when that was first seen."""
+        """Responses of other gateways whose lease has lapsed, and when that was first seen."""
 
     async def watch(self) -> None:
-        """Hold the leases of what runs here, and end what was lost elsewhere, until cancelled."""
+        """Renew the leases of this gateway, and fail responses whose gateway is gone, until cancelled."""
         told = ""
         while True:
             try:
@@ -142,9 +142,9 @@ class BackgroundRuns:
                 await self._end_lost()
                 told = ""
             except GatewayError as error:
-                # Others could not extend their leases either.
+                # Others could not renew their leases either.
                 self._lost_since.clear()
-                # A store may be down for hours; once is enough.
+                # A store may be down for hours: one warning is enough.
                 if error.message != told:
                     log.warning("leases_not_renewed", reason=error.message)
                 told = error.message
@@ -197,11 +197,11 @@ class BackgroundRuns:
         return run.response
 
     def forget(self, run: BackgroundRun) -> None:
-        """Let nobody find a response that was deleted."""
+        """Remove a response that was deleted."""
         self._runs.pop(run.id, None)
 
     async def aclose(self) -> None:
-        """End what still runs; each of them is kept as failed."""
+        """End what still runs; each is stored as failed."""
         self._closing.set()
         runs = list(self._runs.values())
         for run in runs:
@@ -217,7 +217,7 @@ class BackgroundRuns:
             )
 
     async def _end(self, run: BackgroundRun) -> None:
-        """Wait until the turn is over, then give the response its end."""
+        """Wait until the turn is over, then store and report the end of the response."""
         began = time.monotonic()
         await asyncio.wait((run.making,))
         if not run.made:
@@ -236,7 +236,7 @@ class BackgroundRuns:
         )
 
     async def _keep(self, run: BackgroundRun) -> None:
-        """Keep how the response ended, and tell its readers; try again for as long as the gateway runs."""
+        """Store the end of a response, and report it to readers; retry for as long as the gateway runs."""
         record, outputs = record_of(run.past, run.encoder), named(run.encoder.said)
         chunks = [*run.log.chunks, run.encoder.closing()]
         events, size = await pack(chunks), sum(map(len, chunks))
@@ -244,7 +244,7 @@ class BackgroundRuns:
         try:
             while (reason := await self._kept(run, record, outputs, events)) is not None:
                 if self._closing.is_set():
-                    # Its stream is cut off, and whoever asks later hears that the gateway stopped.
+                    # Its stream is cut off, and later requests are told that the gateway stopped.
                     log.error("response_not_kept", response=run.id, reason=reason)
                     break
                 if not run.tried.is_set():
@@ -263,14 +263,14 @@ class BackgroundRuns:
     async def _kept(
         self, run: BackgroundRun, record: ResponseRecord, outputs: Sequence[KeptItem], events: bytes
     ) -> str | None:
-        """Keep how the response ended, and tell its readers how it did; return why that cannot be, if it cannot."""
+        """Store the end of a response and report it; return why that failed, if it did."""
         store = self._state.store
         try:
             if not await store.finish_response(
                 record, outputs=outputs, events=events, conversation=grown(run.past, run.encoder)
             ):
                 found = await store.response(record.owner, record.id)
-                # It may be ours: an attempt that took too long for us, and was carried out all the same.
+                # It may be our own: an attempt that timed out here, and was committed all the same.
                 if found is not None and msgspec.json.encode(found.body) != msgspec.json.encode(record.body):
                     self._ended_elsewhere(run, found)
         except GatewayError as error:
@@ -298,7 +298,7 @@ class BackgroundRuns:
                 run.making.cancel()
 
     async def _end_lost(self) -> None:
-        """End what other gateways have lost, if it stays so for a while."""
+        """Fail the responses of gateways that are gone, once their leases have lapsed for long enough."""
         store, now = self._state.store, asyncio.get_running_loop().time()
         records = {record.id: record for record in await store.lost_responses() if record.id not in self._runs}
         self._lost_since = {each: self._lost_since.get(each, now) for each in records}
@@ -316,12 +316,12 @@ def _not_kept_yet(message: str) -> BackendUnavailable:
 
 
 def lost(record: ResponseRecord) -> ResponseRecord:
-    """Return a response whose gateway is gone, as failed."""
+    """Return the record of a response whose gateway is gone: failed."""
     return replace(record, status="failed", body={**record.body, "status": "failed", "error": LOST_ERROR})
 
 
 def last_frames(record: ResponseRecord, after: int) -> bytes:
-    """Return the end of a stream that went with the gateway that wrote it, after event number `after`."""
+    """Return the last frames of a stream that was lost with its gateway, after event number `after`."""
     return named_frames(_ending(record, after + 1))
 
 

@@ -18,6 +18,7 @@ from turnbridge.engine.records import ConversationRecord, KeptItem
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import beside, parsed
+from turnbridge.web.dialect import OPENAI
 from turnbridge.web.http import RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.ingress import read_body
@@ -35,6 +36,8 @@ class ConversationBody(msgspec.Struct):
 
 class Conversations:
     """Handlers of `/v1/conversations` and what is below it."""
+
+    dialect = OPENAI
 
     def __init__(self, state: State, *, body_limit_bytes: int) -> None:
         self._state = state

@@ -36,6 +36,7 @@ from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 from turnbridge.web.answer import FIDELITY_HEADER
 from turnbridge.web.bodies import beside
+from turnbridge.web.dialect import OPENAI
 from turnbridge.web.http import RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import client_of
 
@@ -44,6 +45,8 @@ NOT_IN_BACKGROUND = "Only a response that was created with `background: true` ca
 
 class Responses:
     """Handlers of `/v1/responses` and what is below it."""
+
+    dialect = OPENAI
 
     def __init__(self, generation: Generation, state: State, background: BackgroundRuns) -> None:
         self._generation = generation

@@ -1,4 +1,4 @@
-"""What a Responses request continues, and what is kept of its answer."""
+"""The history that a Responses request continues, and storing its answer."""
 
 import asyncio
 import itertools
@@ -36,21 +36,21 @@ NOTHING_KEPT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a request continues, and where its answer belongs."""
+    """The history that a request continues, and where its answer is stored."""
 
     owner: str
     history: tuple[JsonObject, ...] = ()
     inputs: tuple[JsonObject, ...] = ()
     """The request's own input as items, with every reference resolved."""
     segment: int | None = None
-    """The last segment of what it continues."""
+    """The last segment of that history."""
     conversation: str | None = None
     keep: bool
     background: bool
 
 
 class State:
-    """Reads and writes the store on behalf of the route that generates."""
+    """Reads and writes the store for the routes that generate."""
 
     def __init__(self, store: Store | None, calls: ParkedTurns) -> None:
         self._store = store
@@ -58,18 +58,18 @@ class State:
 
     @property
     def store(self) -> Store:
-        """Return the store; raises `InvalidRequest` if nothing is kept."""
+        """Return the store; raises `InvalidRequest` if storing is off."""
         if self._store is None:
             raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored")
         return self._store
 
     @property
     def on(self) -> bool:
-        """Tell whether anything is kept."""
+        """Tell whether anything is stored."""
         return self._store is not None
 
     async def recall(self, client: str, body: JsonObject) -> Past:
-        """Return the past of a request; raises what OpenAI answers if it refers to something that is not there."""
+        """Return the history of a request; raises OpenAI's errors for references that do not exist."""
         wanted = stored.wishes(body)
         conversation = stored.conversation_id(wanted.conversation)
         inputs = stored.input_items(wanted.input)
@@ -95,13 +95,13 @@ class State:
         )
 
     async def restore_calls(self, client: str, items: Sequence[Item]) -> None:
-        """Remember the model's own words around calls that were made before the gateway was started.
+        """Load the model's own items around calls that were made before the gateway was started.
 
-        A client that sends its history needs no store, so one that fails is no reason to fail.
+        The request can be served without them, so a store that fails is only logged.
         """
         if self._store is None:
             return
-        # Calls that were made together are found by the first of them.
+        # Parallel calls are found by the first of them.
         firsts = [
             item
             for before, item in itertools.pairwise((None, *items))
@@ -121,12 +121,12 @@ class State:
             self._calls.remember(client, Leg(items=said, shown=shown))
 
     async def keep(self, past: Past, encoder: ResponseEncoder) -> None:
-        """Keep a finished response; if that fails, its client is told so, and has the answer all the same."""
+        """Store a finished response; if that fails, the answer says `store: false`."""
         record = record_of(past, encoder)
         # New ids for thousands of items take some ten milliseconds.
         inputs = await beside(lambda: named(past.inputs), large=len(past.inputs) > MANY_ITEMS)
         try:
-            # A client that leaves at this moment has its answer kept.
+            # Not cancelled by a client that disconnects at this moment.
             await asyncio.shield(
                 self.store.add_response(
                     record,
@@ -172,7 +172,7 @@ class State:
 
 
 def named(items: Sequence[JsonObject]) -> list[KeptItem]:
-    """Return items with ids: their own, or fresh ones."""
+    """Return items with ids: their own, or new ones."""
     return [KeptItem(id=_id_of(item), body=item) for item in items]
 
 
@@ -182,12 +182,12 @@ def _id_of(item: JsonObject) -> str:
 
 
 def grown(past: Past, encoder: ResponseEncoder) -> str | None:
-    """Return the conversation that an ended response becomes a part of: one that failed or was cancelled, of none."""
+    """Return the conversation that a response is added to: none if it failed or was cancelled."""
     return past.conversation if encoder.status in ADDED else None
 
 
 def record_of(past: Past, encoder: ResponseEncoder) -> ResponseRecord:
-    """Return a response as it stands."""
+    """Return the record of a response as it stands."""
     body = encoder.response
     created_at = body["created_at"]
     if not isinstance(created_at, int):

@@ -10,11 +10,12 @@ The open routes ask for the key too when they are reached under a name that is n
 
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.turn.errors import InvalidApiKey, RateLimited
+from turnbridge.web.dialect import OPENAI
 from turnbridge.web.http import header_value
 from turnbridge.web.middleware.access_log import Client, context_of
 from turnbridge.web.middleware.key_throttle import KeyBrake
@@ -38,17 +39,24 @@ HOST_ECHO_LIMIT = 100
 class Keys:
     """The keys that are accepted, each with the name of its client, and the brake on guessing them."""
 
-    def __init__(self, keys: Iterable[str], *, setting: str = "PROXY_API_KEY") -> None:
-        """`setting` is where the operator has chosen them."""
+    def __init__(
+        self,
+        keys: Iterable[str],
+        *,
+        setting: str = "PROXY_API_KEY",
+        key_of: Callable[[Scope], bytes | None] = OPENAI.key,
+    ) -> None:
+        """`setting` is where the operator has chosen them; `key_of` returns the key that a request brings."""
         self._clients = {key: client_with(key) for key in (given.strip().encode() for given in keys) if key}
         if not self._clients:
             raise ValueError("The API key is empty: anyone could use the gateway.")
         self._help = HOW_TO_GIVE_IT.format(setting=setting)
         self._brake = KeyBrake()
+        self._key_of = key_of
 
     def check(self, scope: Scope) -> Client:
         """Return the client whose key a request brings; raises `InvalidApiKey`, or `RateLimited`."""
-        given = bearer_token(scope)
+        given = self._key_of(scope)
         if given is None:
             raise InvalidApiKey(f"You didn't provide an API key. {self._help}")
         client = self._judged(scope, given)
@@ -58,7 +66,7 @@ class Keys:
 
     def recognise(self, scope: Scope) -> Client | None:
         """Return the client whose key a request brings, if it brings one."""
-        given = bearer_token(scope)
+        given = self._key_of(scope)
         try:
             return None if given is None else self._judged(scope, given)
         except RateLimited:
@@ -79,15 +87,14 @@ class RequireKey:
         self,
         app: ASGIApp,
         *,
-        api_key: str,
+        keys: Keys,
         open_paths: Collection[str],
         other_keys: Mapping[str, Keys] | None = None,
         own_names: Collection[str] = (),
     ) -> None:
         """`other_keys` says which paths ask for another key; `own_names` are the gateway's besides its addresses."""
         self._app = app
-        # Several clients may have a key each.
-        self._keys = Keys(api_key.split(","))
+        self._keys = keys
         self._open_paths = frozenset(open_paths)
         self._other_keys = other_keys or {}
         self._own_names = frozenset(name.lower() for name in own_names)
@@ -127,15 +134,6 @@ def client_of(scope: Scope) -> str:
     if client is None:
         raise AssertionError("A route that knows clients asks for the key.")
     return client.id
-
-
-def bearer_token(scope: Scope) -> bytes | None:
-    """Return what follows `Bearer` in the request's Authorization header, if anything does."""
-    header = header_value(scope, b"authorization")
-    if header is None:
-        return None
-    scheme, _, token = header.strip().partition(b" ")
-    return token.strip() or None if scheme.lower() == b"bearer" else None
 
 
 def masked(key: bytes) -> str:

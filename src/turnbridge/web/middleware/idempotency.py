@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a request that is sent twice is answered once.
+"""`Idempotency-Key`: a repeated request is answered from the recording of the first one.
 
-The answer is recorded as it is made, and every client that asks for it reads the recording: from the beginning, and
-then as it grows. The turn belongs to all of them: it is interrupted when the last one leaves. What is a client's own
-(its request id, its rate limits) is added further out, and is no part of the recording.
+The answer is recorded in a log of frames while it is made, and every repetition reads the log from the beginning. The
+turn is cancelled when the last reader disconnects. Headers of each request (its id, its rate limits) are added by outer
+middleware, and are not recorded.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from turnbridge.api.output_mode import MODE_HEADER
 from turnbridge.engine.frame_log import FrameLog, Reader
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.fair_shares import FairShares
-from turnbridge.web.disconnect import Client
+from turnbridge.web.disconnect import Exchange
 from turnbridge.web.http import NO_KEEPALIVE, header_value
 from turnbridge.web.middleware.access_log import RequestContext, context_of
 from turnbridge.web.middleware.auth import client_of
@@ -30,16 +30,16 @@ ANSWER_HEADERS = (MODE_HEADER.encode(), NO_KEEPALIVE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much is recorded, and for how long."""
+    """Limits on recordings."""
 
     kept_s: float = 600
-    """How long a finished answer can be had again: longer than clients go on retrying."""
+    """TTL of a finished answer: longer than clients go on retrying."""
     answers: int = 1000
-    """Answers that are recorded or kept; the client that has most loses its oldest."""
+    """Number of recordings; the client that has most loses its oldest."""
     total_bytes: int = 64 * 1024 * 1024
-    """All recordings together; the client that has most of it loses what has not grown for longest."""
+    """Size of all recordings; the client that has most loses what has not grown for longest."""
     answer_bytes: int = 8 * 1024 * 1024
-    """A longer answer only reaches those who read it already: some 30,000 tokens, streamed one by one."""
+    """A longer answer reaches only those who read it already: some 30,000 tokens, streamed one by one."""
 
 
 BOUNDS = Bounds()
@@ -122,7 +122,7 @@ class _Kept(NamedTuple):
 
 
 class Answers:
-    """The answers that can be had again: those that are being made, and those that were a while ago."""
+    """The registry of recordings: of answers that are being made, and of finished ones until they expire."""
 
     def __init__(self, bounds: Bounds = BOUNDS) -> None:
         self._bounds = bounds
@@ -144,7 +144,7 @@ class Answers:
         return found
 
     def begin(self, recording: _Recording) -> None:
-        """Let others join this answer."""
+        """Register a recording, so that repetitions can join it."""
         self._running[recording.identity] = recording
 
     async def add(self, recording: _Recording, message: Message) -> None:
@@ -158,13 +158,13 @@ class Answers:
         await recording.add(message)
 
     def forget(self, recording: _Recording) -> None:
-        """Let nobody join this answer any more."""
+        """Unregister a recording."""
         if self._running.get(recording.identity) is recording:
             del self._running[recording.identity]
             self._shares.remove(recording.identity)
 
     def ended(self, recording: _Recording) -> None:
-        """Keep the answer if it is one that can be had again."""
+        """Keep a successful answer until its TTL."""
         known = self._running.get(recording.identity) is recording
         self.forget(recording)
         if not known or not recording.successful:
@@ -182,7 +182,7 @@ class Answers:
                 self._stop_recording(self._running[excess])
 
     def _stop_recording(self, recording: _Recording) -> None:
-        """Let an answer reach only those who read it already."""
+        """Stop recording: the answer reaches only those who read it already."""
         self.forget(recording)
         recording.log.keep_nothing()
 
@@ -192,7 +192,7 @@ class Answers:
 
 
 class AnswerOnce:
-    """Runs a request with an `Idempotency-Key` once, however often it comes; leaves others alone."""
+    """Middleware that runs a request with an `Idempotency-Key` once."""
 
     def __init__(self, app: ASGIApp, *, answers: Answers, body_limit_bytes: int) -> None:
         self._app = app
@@ -200,7 +200,7 @@ class AnswerOnce:
         self._body_limit_bytes = body_limit_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request: by running it, from a running one, or from a kept answer."""
+        """Run the request, join one that runs, or replay a finished one."""
         key = header_value(scope, KEY_HEADER.lower().encode())
         if not key:
             await self._app(scope, receive, send)
@@ -212,12 +212,12 @@ class AnswerOnce:
             recording = _Recording(client_of(scope), identity, fingerprint, context_of(scope))
             await self._run(recording, body, scope, receive, send)
         else:
-            del body  # A client that reads slowly would hold it all the while.
+            del body  # A slow reader would hold it.
             _mark_repeat(scope, found.context, b"replayed" if found.over else b"joined")
             await self._serve(found, receive, send)
 
     async def _run(self, recording: _Recording, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the request for this client and for all that join; stay until it is over, even if this client leaves."""
+        """Run the request for this client and for all that join, until it is over, even if this client disconnects."""
         request = [body]
 
         async def receive_recorded() -> Message:
@@ -244,23 +244,23 @@ class AnswerOnce:
         working.result()
 
     async def _serve(self, recording: _Recording, receive: Receive, send: Send) -> None:
-        """Send what is recorded and what comes, until the end or until the client leaves."""
+        """Send the recording until its end, or until the client disconnects."""
         reader = recording.log.enter()
         try:
-            await Client(receive).served(recording.play(reader, send))
+            await Exchange(receive).serve(recording.play(reader, send))
         finally:
             if recording.leave(reader):
                 self._answers.forget(recording)
 
 
 def _identity(scope: Scope, key: bytes) -> bytes:
-    """Return what a key stands for: each client and each route has keys of its own."""
+    """Return the identity of a key: it is scoped to its client and route."""
     route = scope["path"].removeprefix("/v1")
     return hashlib.sha256(b"\0".join((client_of(scope).encode(), route.encode(), key))).digest()
 
 
 def _fingerprint(scope: Scope, body: bytes) -> bytes:
-    """Return what tells a repeat from another request: all that its answer depends on, besides client and route."""
+    """Return a digest of all that the answer depends on besides client and route."""
     chosen = (header_value(scope, name) or b"" for name in ANSWER_HEADERS)
     digest = hashlib.sha256(b"\0".join((scope["query_string"], *chosen, b"")))
     digest.update(body)
@@ -268,7 +268,7 @@ def _fingerprint(scope: Scope, body: bytes) -> bytes:
 
 
 def _mark_repeat(scope: Scope, first: RequestContext, how: bytes) -> None:
-    """Tell the client, and the log, where its answer comes from; the tokens were counted for the first request."""
+    """Say in the headers and the log where the answer comes from; tokens count for the first request."""
     context = context_of(scope)
     context.response_headers.append((REPEAT_HEADER.encode(), how))
     context.model, context.stream = first.model, first.stream

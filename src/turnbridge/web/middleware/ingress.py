@@ -7,7 +7,7 @@ the outermost one looks at what is sent: the others leave the headers they want 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
 
 import msgspec
@@ -17,7 +17,6 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnbridge.api.shared.errors import error_headers, error_object, status_of
 from turnbridge.logs.redaction import OwnKeys
 from turnbridge.turn.errors import (
     GatewayError,
@@ -31,6 +30,7 @@ from turnbridge.turn.errors import (
     without_frames,
 )
 from turnbridge.web.bodies import Upload, Uploads, overloaded
+from turnbridge.web.dialect import OPENAI, Dialect
 from turnbridge.web.http import encoded, header_value, new_id
 from turnbridge.web.middleware.access_log import (
     CONTEXT_KEY,
@@ -73,21 +73,27 @@ def wrap(
     own_names: Collection[str] = (),
     allowed_origins: Iterable[str] = (),
     exposed_headers: Iterable[str] = (),
+    dialects: Mapping[str, Dialect] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ASGIApp:
     """Return `router` inside the layers, from the key (innermost) to the observer (outermost).
 
+    `dialects` has those of the routes, by their templates, that are not OpenAI's.
     A bare router, because a Starlette application would answer errors itself before these layers see them.
     """
     # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
     router.redirect_slashes = False
     routes = RouteTable(router.routes)
     other = {METRICS: Keys([metrics_token], setting="PROXY_METRICS_TOKEN")} if metrics_token else {}
-    app: ASGIApp = RequireKey(
-        _shortcut(router), api_key=api_key, open_paths=PROBES, other_keys=other, own_names=own_names
-    )
+
+    def dialect_of(scope: Scope) -> Dialect:
+        return (dialects or {}).get(context_of(scope).route, OPENAI)
+
+    # Several clients may have a key each.
+    keys = Keys(api_key.split(","), key_of=lambda scope: dialect_of(scope).key(scope))
+    app: ASGIApp = RequireKey(_shortcut(router), keys=keys, open_paths=PROBES, other_keys=other, own_names=own_names)
     app = AllowOrigins(app, origins=allowed_origins, exposed_headers=exposed_headers)
-    app = AnswerErrors(app, routes=routes)
+    app = AnswerErrors(app, routes=routes, dialect_of=dialect_of)
     return Observe(app, routes=routes, metrics=metrics, keys=OwnKeys(api_key.split(",")), clock=clock)
 
 
@@ -263,11 +269,12 @@ class Observe:
 
 
 class AnswerErrors:
-    """Turns whatever is raised before the response began into OpenAI's error object."""
+    """Turns whatever is raised before the response began into the error of its API."""
 
-    def __init__(self, app: ASGIApp, *, routes: RouteTable) -> None:
+    def __init__(self, app: ASGIApp, *, routes: RouteTable, dialect_of: Callable[[Scope], Dialect]) -> None:
         self._app = app
         self._routes = routes
+        self._dialect_of = dialect_of
         self._log = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -287,9 +294,9 @@ class AnswerErrors:
                     code=error.error_code,
                     reason=error.message,
                 )
-            await _answer(without_frames(error), context, send)
+            await self._answer(without_frames(error), scope, send)
         except HTTPException as error:
-            await _answer(self._not_served(error.status_code, scope), context, send)
+            await self._answer(self._not_served(error.status_code, scope), scope, send)
         # The last resort: whatever the defect, the client must get an answer and the log its cause.
         except Exception as defect:  # noqa: BLE001
             self._log.exception("unexpected_fault", request_id=context.request_id, route=context.route)
@@ -298,7 +305,7 @@ class AnswerErrors:
                 "The gateway failed by a defect of its own. Try again; if that does not help, "
                 f"look for the request id {context.request_id} in the gateway's log."
             )
-            await _answer(fault, context, send)
+            await self._answer(fault, scope, send)
 
     def _not_served(self, status: int, scope: Scope) -> GatewayError:
         """Return what the router's 404 or 405 means to a client."""
@@ -315,14 +322,16 @@ class AnswerErrors:
         advice = "The base URL of this API ends in /v1, once; clients add the route to it."
         return NotFound(f"Invalid URL ({url}). {advice}")
 
-
-async def _answer(error: GatewayError, context: RequestContext, send: Send) -> None:
-    if context.complete:
-        return
-    context.error_code = error.error_code
-    if context.status is not None:
-        return
-    body = msgspec.json.encode({"error": error_object(error)})
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error_headers(error)}
-    await send({"type": "http.response.start", "status": status_of(error), "headers": encoded(headers)})
-    await send({"type": "http.response.body", "body": b"" if context.method == "HEAD" else body})
+    async def _answer(self, error: GatewayError, scope: Scope, send: Send) -> None:
+        """Send an error in the shape of its API, unless the response has begun."""
+        context = context_of(scope)
+        if context.complete:
+            return
+        context.error_code = error.error_code
+        if context.status is not None:
+            return
+        reply = self._dialect_of(scope).error(error)
+        body = msgspec.json.encode(reply.body)
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **reply.headers}
+        await send({"type": "http.response.start", "status": reply.status, "headers": encoded(headers)})
+        await send({"type": "http.response.body", "body": b"" if context.method == "HEAD" else body})
