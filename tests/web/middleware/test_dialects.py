@@ -48,7 +48,9 @@ class Chat(Messages):
 
 
 def error_in(answer: Answer) -> JsonObject:
-    error = answer.json()["error"]
+    told = answer.json()
+    assert isinstance(told, dict)
+    error = told["error"]
     assert isinstance(error, dict)
     return error
 
