@@ -29,7 +29,7 @@ from turnbridge.engine.parked_turns import ParkedTurns
 from turnbridge.engine.ports import Backend, Judge, MediaLoader
 from turnbridge.engine.turn_clock import Patience, Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.engine.warm_threads import WarmRules, WarmThreads
+from turnbridge.engine.warm_threads import WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
@@ -130,7 +130,7 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     stack.push_async_callback(judge.aclose)
     calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
-    warm = WarmThreads(_warm_rules(settings))
+    warm = WarmThreads(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
     stack.callback(warm.close)
     rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
     if rates is not None:
@@ -217,10 +217,6 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
         except GatewayError as error:
             log.warning("store_not_pruned", reason=error.message)
         await asyncio.sleep(PRUNING_INTERVAL_S)
-
-
-def _warm_rules(settings: Settings) -> WarmRules:
-    return WarmRules(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
 
 
 def _admission_rules(settings: Settings, *, clients: int) -> AdmissionRules:

@@ -17,7 +17,7 @@ from turnbridge.engine.ports import (
 from turnbridge.engine.structured_output import Conformance
 from turnbridge.engine.turn_clock import Patience, Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.engine.warm_threads import WarmRules, WarmThreads
+from turnbridge.engine.warm_threads import WarmThreads
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import (
     MessageDone,
@@ -180,6 +180,6 @@ def runner_on(
         tokenizer or WordTokenizer(),
         DirectJudge(),
         ParkedTurns(ttl_s=60),
-        WarmThreads(WarmRules(most=0, ttl_s=60)),
+        WarmThreads(most=0, ttl_s=60),
         Watch(patience),
     )

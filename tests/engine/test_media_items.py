@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.engine.scripted_backend import ScriptedMedia
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.protocol.jsonrpc import LONGEST_LINE_BYTES
 from turnbridge.engine import media_items as module
 from turnbridge.engine.media_items import BROUGHT_IN_AT_ONCE, ready_items
@@ -76,7 +77,7 @@ def said(*parts: Part) -> Message:
 
 
 def asking(*items: Item) -> TurnRequest:
-    return TurnRequest(model="m", items=items)
+    return turn_request(model="m", items=items)
 
 
 def test_what_is_brought_in_fits_a_line_of_codex_beside_the_body() -> None:
@@ -155,7 +156,7 @@ async def test_nothing_is_fetched_for_a_client_that_has_left() -> None:
 async def test_images_that_take_too_long_together_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BROUGHT_IN_WITHIN_S", 0.05)
     image = ImagePart(url=HANGS, param="messages[0]")
-    request = TurnRequest(model="m", items=(Message(role="user", parts=(image,)),))
+    request = turn_request(model="m", items=(Message(role="user", parts=(image,)),))
     media = SlowMedia()
     with pytest.raises(InvalidRequest, match=r"within 0\.05 seconds") as refused:
         await asyncio.wait_for(ready_items(request, media), 10)

@@ -121,7 +121,7 @@ class Generation:
         mode = output_mode(request, self._rules.responses_output_mode)
         await self._state.restore_calls(client, turn.items)
         encoder = ResponseEncoder(
-            replace(decoded, turn=replace(decoded.turn, effort=turn.effort)),
+            replace(decoded, turn=replace(decoded.turn, spec=replace(decoded.turn.spec, effort=turn.spec.effort))),
             choice.model,
             response_id=new_id("resp_"),
             created_at=_now(),
@@ -162,9 +162,9 @@ class Generation:
 
     def _without_tools(self, turn: TurnRequest) -> TurnRequest:
         """Leave the client's tools out, and say so, if the operator wants that."""
-        if not self._rules.omit_response_tools or not turn.tools:
+        if not self._rules.omit_response_tools or not turn.spec.tools:
             return turn
-        return replace(turn, tools=(), must_call=False, ignored=(*turn.ignored, "tools"))
+        return replace(turn, spec=replace(turn.spec, tools=()), must_call=False, ignored=(*turn.ignored, "tools"))
 
     def _timing(self, request: Request) -> Timing:
         """Return when to send signs of life; a client that cannot bear them says so."""
@@ -205,11 +205,11 @@ class Generation:
                 param=turn.ignored[0],
             )
         catalog = await self._models.catalog()
-        choice = catalog.resolve(turn.model)
-        if turn.effort is not None:
-            catalog.check_effort(choice.model, turn.effort, param=effort_param)
-        effort = turn.effort or choice.effort
-        return replace(turn, client=client, model=choice.model.id, effort=effort), choice
+        choice = catalog.resolve(turn.spec.model)
+        if turn.spec.effort is not None:
+            catalog.check_effort(choice.model, turn.spec.effort, param=effort_param)
+        effort = turn.spec.effort or choice.effort
+        return replace(turn, spec=replace(turn.spec, client=client, model=choice.model.id, effort=effort)), choice
 
     def _headers(self, choice: ModelChoice, turn: TurnRequest, mode: OutputMode) -> dict[str, str]:
         headers = {MODEL_HEADER: choice.model.id}

@@ -43,7 +43,7 @@ async def ready_items(request: TurnRequest, media: MediaLoader) -> tuple[Item, .
     intake = _Intake(media)
     # Most items are text, and long histories have many of them: those are not looked into any further.
     items = tuple([item if _is_ready(item) else await _ready_item(item, intake) for item in request.items])
-    output = request.output
+    output = request.spec.output
     if isinstance(output, JsonOfSchema) and not output.enforced:
         return (_schema_message(output), *items)
     return items

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from turnbridge.engine.parked_turns import Leg
+from turnbridge.engine.history_match import Leg
 from turnbridge.engine.ports import Batches, Judge, Thread
 from turnbridge.turn.errors import OutputRejected
 from turnbridge.turn.events import (
@@ -77,7 +77,7 @@ class ToolRules:
 
     async def problems(self, batch: Sequence[TurnEvent], judge: Judge) -> dict[str, str]:
         """Return what is wrong with the arguments of calls, by the ids of the calls."""
-        strict = {tool.name: tool.parameters for tool in self._request.tools if tool.strict}
+        strict = {tool.name: tool.parameters for tool in self._request.spec.tools if tool.strict}
         calls = [event for event in batch if isinstance(event, FunctionCallDone) and event.name in strict]
         found = [(call.call_id, await judge.problem(strict[call.name], call.arguments)) for call in calls]
         return {call_id: problem for call_id, problem in found if problem is not None}

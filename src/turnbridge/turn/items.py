@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from turnbridge.turn.values import AsSeen
+from turnbridge.turn.values import ModelVisible
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -32,7 +32,7 @@ class TextPart(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class ImagePart(AsSeen, frozen=True, kw_only=True):
+class ImagePart(ModelVisible, frozen=True, kw_only=True):
     """An image, by data URL or by https URL until the gateway has fetched it."""
 
     url: str
@@ -41,7 +41,7 @@ class ImagePart(AsSeen, frozen=True, kw_only=True):
     """Where the client wrote it, such as `input[0].content[1]`, so that an error can name it."""
 
 
-class FilePart(AsSeen, frozen=True, kw_only=True):
+class FilePart(ModelVisible, frozen=True, kw_only=True):
     """A file that the gateway turns into text before the turn starts; exactly one of `data` and `url` is set."""
 
     filename: str | None
@@ -54,7 +54,7 @@ class FilePart(AsSeen, frozen=True, kw_only=True):
 Part: TypeAlias = TextPart | ImagePart | FilePart
 
 
-class Message(AsSeen, frozen=True, kw_only=True):
+class Message(ModelVisible, frozen=True, kw_only=True):
     """Something said by the user, the assistant or the developer (also `system`, which Codex would drop)."""
 
     role: Role
@@ -63,7 +63,7 @@ class Message(AsSeen, frozen=True, kw_only=True):
     id: str | None = None
 
 
-class Reasoning(AsSeen, frozen=True, kw_only=True):
+class Reasoning(ModelVisible, frozen=True, kw_only=True):
     """The model's own reasoning, given back so that it can go on from it."""
 
     id: str | None
@@ -72,7 +72,7 @@ class Reasoning(AsSeen, frozen=True, kw_only=True):
     encrypted: str | None
 
 
-class FunctionCall(AsSeen, frozen=True, kw_only=True):
+class FunctionCall(ModelVisible, frozen=True, kw_only=True):
     """A call that the model made in an earlier turn."""
 
     call_id: str
@@ -82,7 +82,7 @@ class FunctionCall(AsSeen, frozen=True, kw_only=True):
     id: str | None = None
 
 
-class FunctionCallOutput(AsSeen, frozen=True, kw_only=True):
+class FunctionCallOutput(ModelVisible, frozen=True, kw_only=True):
     """What the client's function answered; `custom` for a free-form tool."""
 
     call_id: str

@@ -14,6 +14,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from tests.support.turn_requests import turn_request
 from tests.web.asgi_driver import Exchange
 from turnbridge.api.output_mode import Runner
 from turnbridge.api.responses import background
@@ -133,7 +134,7 @@ async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
     store = await open_store(store_url(tmp_path))
     state = State(store, ParkedTurns(ttl_s=1))
     runs = BackgroundRuns(state, keepalive_s=None, count=lambda *_: None)
-    asked = TurnRequest(model="gpt-5.5", items=())
+    asked = turn_request(model="gpt-5.5", items=())
     started = await runs.start(Idle(), PAST, asked, run.encoder, contextlib.nullcontext(0.0))
     if begun:
         await asyncio.sleep(0)
@@ -180,7 +181,7 @@ class Counted:
         self.runs = BackgroundRuns(state, keepalive_s=None, count=lambda *turn: self.turns.append(turn))
 
     async def begin(self, runner: Runner, run: Run) -> Run:
-        asked = TurnRequest(model="gpt-5.5", items=())
+        asked = turn_request(model="gpt-5.5", items=())
         started = await self.runs.start(runner, PAST, asked, run.encoder, contextlib.nullcontext(0.0))
         async with asyncio.timeout(25):
             await self.keeping.wait()
@@ -361,7 +362,7 @@ class Outage:
         self.runs = BackgroundRuns(State(store, ParkedTurns(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
 
     async def begin(self, run: Run) -> Run:
-        asked = TurnRequest(model="gpt-5.5", items=())
+        asked = turn_request(model="gpt-5.5", items=())
         started = await self.runs.start(Answering(), PAST, asked, run.encoder, contextlib.nullcontext(0.0))
         async with asyncio.timeout(25):
             await started.tried.wait()
@@ -414,7 +415,7 @@ async def test_no_more_responses_are_begun_while_too_much_waits_for_the_store(
     store = await open_store(store_url(tmp_path))
     outage = Outage(store, monkeypatch)
     started = await outage.begin(run)
-    asked = TurnRequest(model="gpt-5.5", items=())
+    asked = turn_request(model="gpt-5.5", items=())
     other = ResponseEncoder(
         decode({"model": "gpt-5.5", "input": "Hi"}), MODEL, response_id="resp_2", created_at=1, stored=True
     )
