@@ -12,7 +12,7 @@ from turnbridge.turn.request import (
     Tool,
     WebSearch,
 )
-from turnbridge.turn.values import replace, visible_json
+from turnbridge.turn.values import canonical_json, replace
 
 
 def of_schema(constant: Json) -> JsonOfSchema:
@@ -40,15 +40,15 @@ OTHER = ThreadSpec(
 def test_a_spec_with_one_other_field_is_another_spec(name: str) -> None:
     changed = replace(PLAIN, **{name: getattr(OTHER, name)})
     assert changed != PLAIN
-    assert visible_json(changed) != visible_json(PLAIN)
+    assert canonical_json(changed) != canonical_json(PLAIN)
 
 
 def test_no_two_output_formats_are_the_same() -> None:
     formats = [PlainText(), AnyJsonObject(), *(of_schema(constant) for constant in (1, True, 1.0, "1"))]
-    assert len({visible_json(replace(PLAIN, output=output)) for output in formats}) == len(formats)
+    assert len({canonical_json(replace(PLAIN, output=output)) for output in formats}) == len(formats)
 
 
 def test_the_order_of_a_schemas_keys_does_not_matter() -> None:
     one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
     tools = [(Tool(name="f", description="", parameters=dict(schema)),) for schema in (one, other)]
-    assert len({visible_json(replace(PLAIN, tools=tool)) for tool in tools}) == 1
+    assert len({canonical_json(replace(PLAIN, tools=tool)) for tool in tools}) == 1

@@ -7,7 +7,7 @@ match would answer in another conversation.
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -24,9 +24,11 @@ from turnbridge.turn.items import (
     is_models,
 )
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import normalized_json, replace, visible_json
+from turnbridge.turn.values import canonical_json, normalized_json, replace, visible
 
-Entry: TypeAlias = Item | tuple[object, ...]
+Entry: TypeAlias = tuple[object, ...]
+# The first value of an entry that is a run of the model's items.
+RUN = "model"
 
 
 class History:
@@ -37,23 +39,25 @@ class History:
 
     @cached_property
     def digests(self) -> dict[int, bytes]:
-        """Return the digests of the conversation after each of its entries, by the number of items up to there.
+        """Return the digest after each run of the model's items, by the number of items up to there.
 
-        Each digest covers the thread's spec and all entries before it.
+        It covers the thread's spec and all items before; the first one, for 0 items, covers only the spec.
         """
-        digest = sha256(visible_json(self.request.spec)).digest()
+        digest = sha256(canonical_json(self.request.spec)).digest()
         digests = {0: digest}
+        pending: list[Entry] = []
         for count, entry in entries(self.request.items):
-            digests[count] = digest = _extended(digest, entry)
+            pending.append(entry)
+            if entry[0] == RUN:
+                digests[count] = digest = _extended(digest, pending)
+                pending = []
         return digests
 
     def digest(self, count: int, said: Sequence[Item] = ()) -> bytes:
         """Return the digest of the first `count` items, followed by what the model said then."""
-        items = self.request.items
-        # What the model said joins its last items in one entry.
-        start = next((place for place in range(count, 0, -1) if not _is_model_run(items[place - 1])), 0)
-        added = (entry for _, entry in entries((*items[start:count], *said)))
-        return reduce(_extended, added, self.digests[start])
+        start = next((end for end in reversed(self.digests) if end < count), 0)
+        added = entries((*self.request.items[start:count], *said))
+        return _extended(self.digests[start], [entry for _, entry in added])
 
 
 def entries(items: Sequence[Item]) -> Iterator[tuple[int, Entry]]:
@@ -61,17 +65,20 @@ def entries(items: Sequence[Item]) -> Iterator[tuple[int, Entry]]:
 
     The model's messages and calls between two other items are one entry: clients split and join them differently.
     """
-    run: list[Item] = []
+    texts: list[str] = []
+    calls: list[Entry] = []
     for count, item in enumerate(items):
-        if _is_model_run(item):
-            run.append(item)
-            continue
-        if (entry := _run_entry(run)) is not None:
-            yield count, entry
-        run = []
-        yield count + 1, item
-    if (entry := _run_entry(run)) is not None:
-        yield len(items), entry
+        if isinstance(item, FunctionCall):
+            calls.append((item.call_id, item.namespace, item.name, normalized_json(item.arguments)))
+        elif not _is_model_run(item):
+            if texts or calls:
+                yield count, (RUN, _joined(texts), *calls)
+                texts, calls = [], []
+            yield count + 1, _entry(item)
+        elif isinstance(item, Message) and item.phase != NARRATION:
+            texts.append(_text(item))
+    if texts or calls:
+        yield len(items), (RUN, _joined(texts), *calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +102,14 @@ class Leg:
             len(calls) == len(repeated)
             and all(map(_is_same_call, calls, repeated))
             and all(map(self._may_include, run))
-            and _text(run) in (_text(self.items), _text(self.items, narrated=False))
+            and self._is_same_text(run)
         )
+
+    def _is_same_text(self, run: Sequence[Item]) -> bool:
+        sent = _joined(_text(item) for item in run if isinstance(item, Message))
+        said = [item for item in self.items if isinstance(item, Message) and item.role == "assistant"]
+        answers = (item for item in said if item.phase != NARRATION)
+        return sent in (_joined(map(_text, said)), _joined(map(_text, answers)))
 
     def _may_include(self, item: Item) -> bool:
         """Tell whether an item may be part of a repetition; texts and calls are compared as a whole."""
@@ -151,35 +164,33 @@ def leading_outputs(items: Iterable[Item], call_ids: Container[str] | None = Non
     return outputs
 
 
-def _extended(digest: bytes, entry: Entry) -> bytes:
-    return sha256(digest + visible_json(entry)).digest()
+def _extended(digest: bytes, added: Sequence[Entry]) -> bytes:
+    return sha256(digest + canonical_json(added)).digest()
 
 
 def _is_model_run(item: Item) -> bool:
     """Tell whether an item is the model's, and only text if it is a message."""
-    if isinstance(item, Message) and not all(isinstance(part, TextPart) for part in item.parts):
-        return False
+    if isinstance(item, Message):
+        return item.role == "assistant" and all(isinstance(part, TextPart) for part in item.parts)
     return is_models(item)
 
 
-def _run_entry(run: Sequence[Item]) -> Entry | None:
-    """Return the entry of the model's items between two others; nothing if not every client sends any of them back."""
-    calls = [
-        (item.call_id, item.namespace, item.name, normalized_json(item.arguments))
-        for item in run
-        if isinstance(item, FunctionCall)
-    ]
-    answered = any(isinstance(item, Message) and item.phase != NARRATION for item in run)
-    return ("assistant", _text(run, narrated=False), *calls) if calls or answered else None
+def _entry(item: Item) -> Entry:
+    # Most of a history is text, which needs no conversion.
+    if isinstance(item, Message):
+        return (item.role, *[part.text if isinstance(part, TextPart) else visible(part) for part in item.parts])
+    if isinstance(item, FunctionCallOutput):
+        output = item.output if isinstance(item.output, str) else visible(item.output)
+        return ("output", item.custom, item.call_id, item.namespace, item.name, output)
+    return ("item", visible(item))
 
 
-def _text(run: Sequence[Item], *, narrated: bool = True) -> str:
-    """Return the model's messages as one text, as clients that have one field for it send them back."""
-    texts = [
-        "".join([part.text for part in item.parts if isinstance(part, TextPart)])
-        for item in run
-        if isinstance(item, Message) and item.role == "assistant" and (narrated or item.phase != NARRATION)
-    ]
+def _text(message: Message) -> str:
+    return "".join([part.text for part in message.parts if isinstance(part, TextPart)])
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """Return the texts of a run as one, as clients that have one field for them send them back."""
     # Some clients write a space or a new line where a call came without a text.
     return BETWEEN_MESSAGES.join([text for text in texts if text.strip()])
 

@@ -46,12 +46,12 @@ class WarmThreads:
         """Return the thread that holds most of this history, for this request alone."""
         if not self._threads:
             return None
-        # A request that adds no entry continues nothing, and no thread is kept without an entry.
-        for count in list(history.digests)[-2:0:-1]:
-            kept = self._threads.take(history.digests[count])
-            if kept is not None and kept.thread.alive:
-                return WarmThread(kept.thread, history.request.items[count:])
-            if kept is not None:
+        items = history.request.items
+        for count, digest in reversed(history.digests.items()):
+            # A request that adds nothing continues nothing.
+            if count < len(items) and (kept := self._threads.take(digest)) is not None:
+                if kept.thread.alive:
+                    return WarmThread(kept.thread, items[count:])
                 kept.thread.close()
         return None
 

@@ -3,15 +3,15 @@
 Each delta of a turn creates one. A frozen dataclass takes 0.4 µs to create and 5 to copy, a `Struct` a fifth of that.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct, json
 from msgspec.structs import astuple, replace
 
-__all__ = ["ModelVisible", "normalized_json", "replace", "size", "visible_json"]
+__all__ = ["ModelVisible", "canonical_json", "normalized_json", "replace", "size", "visible"]
 
 # Fields that the model does not see: the id of an item, and its place in the request.
 INVISIBLE = frozenset({"id", "param"})
-# Types that contain no `ModelVisible`; most values in a conversation have one of them.
-PLAIN = frozenset({str, bool, type(None)})
 
 # Larger arguments are mostly the text of files, and are compared as they are: parsing a million values takes a second.
 LONGEST_NORMALIZED = 2**20
@@ -35,19 +35,16 @@ class ModelVisible(Struct, frozen=True, kw_only=True, eq=False):
         return tuple([getattr(self, name) for name in self.__struct_fields__ if name not in INVISIBLE])
 
 
-def visible_json(value: object) -> bytes:
-    """Return JSON that is the same for two values only if the model sees no difference.
-
-    Python's `==` does not tell 1 from true; JSON does.
-    """
-    return json.encode(_visible(value), order="deterministic")
+canonical_json: Callable[[object], bytes] = json.Encoder(order="deterministic").encode
+"""Return JSON that is the same for equal values; it tells 1 from true, which Python's `==` does not."""
 
 
-def _visible(value: object) -> object:
+def visible(value: object) -> object:
+    """Return what the model sees of a value, for `canonical_json`."""
     if isinstance(value, ModelVisible):
-        return [type(value).__name__, *map(_visible, value._visible())]
-    if isinstance(value, tuple) and not PLAIN.issuperset(map(type, value)):
-        return list(map(_visible, value))
+        return [type(value).__name__, *map(visible, value._visible())]
+    if isinstance(value, tuple):
+        return list(map(visible, value))
     return value
 
 
@@ -56,7 +53,7 @@ def normalized_json(text: str) -> str:
     if len(text) > LONGEST_NORMALIZED or sum(map(text.count, ",[{")) > MOST_NORMALIZED:
         return text
     try:
-        return json.encode(json.decode(text), order="deterministic").decode()
+        return canonical_json(json.decode(text)).decode()
     except (ValueError, RecursionError):
         return text
 
