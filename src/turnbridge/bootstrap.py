@@ -24,12 +24,11 @@ from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.setup import codex_pools
-from turnbridge.engine.admission import Admission, AdmissionRules
-from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.admission import Admission
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.ports import Backend, Judge, MediaLoader
 from turnbridge.engine.turn_clock import Patience, Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.engine.warm_threads import WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
@@ -156,7 +155,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     """Join the parts."""
     watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
     runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.judge, parts.calls, parts.warm, watch)
-    admission = Admission(_admission_rules(settings, clients=len({key for key in api_key.split(",") if key.strip()})))
+    admission = _admission(settings, clients=len({key for key in api_key.split(",") if key.strip()}))
     metrics = _metrics(admission, parts)
     rules = _generation_rules(settings)
     state = State(parts.store, parts.calls)
@@ -219,8 +218,8 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
         await asyncio.sleep(PRUNING_INTERVAL_S)
 
 
-def _admission_rules(settings: Settings, *, clients: int) -> AdmissionRules:
-    return AdmissionRules(
+def _admission(settings: Settings, *, clients: int) -> Admission:
+    return Admission(
         clients=clients,
         turns=settings.max_turns,
         waiting=settings.queue_max,

@@ -15,10 +15,9 @@ from tests.engine.scripted_backend import (
     saying,
 )
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.turn_clock import Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.engine.warm_threads import WarmThreads
 from turnbridge.turn.events import CallsAwaited, FunctionCallDone, TurnCompleted
 from turnbridge.turn.items import (
     FunctionCall,

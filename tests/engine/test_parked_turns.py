@@ -8,9 +8,9 @@ import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.engine import parked_turns
+from turnbridge.engine import kept_threads
 from turnbridge.engine.history_match import History, Leg
-from turnbridge.engine.parked_turns import MOST_PARKED, ParkedTurns
+from turnbridge.engine.kept_threads import MOST_PARKED, ParkedTurns
 from turnbridge.turn.items import (
     FunctionCall,
     FunctionCallOutput,
@@ -236,7 +236,7 @@ async def test_the_client_with_most_parked_turns_loses_the_oldest_of_its_own() -
 
 
 async def test_parked_turns_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked_turns, "MOST_PARKED_CHARACTERS", 1000)
+    monkeypatch.setattr(kept_threads, "MOST_PARKED_CHARACTERS", 1000)
     calls, waiting = ParkedTurns(ttl_s=60), [thread() for _ in range(3)]
     for number, each in enumerate(waiting):
         calls.park(History(ASKED), each, Leg(items=(call(f"c{number}", "x" * 400),), shown=(f"c{number}",)))
@@ -264,7 +264,7 @@ async def test_a_dead_turn_is_not_counted_and_goes_before_one_that_waits() -> No
 
 
 async def test_what_one_client_has_said_is_not_forgotten_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked_turns, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED", 3)
     calls = ParkedTurns(ttl_s=60)
     calls.remember("me", Leg(items=(call("mine"),), shown=("mine",)))
     for number in range(5):
@@ -343,7 +343,7 @@ async def test_outputs_of_other_calls_are_not_lost_when_words_are_put_back() -> 
 
 
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked_turns, "MOST_REMEMBERED", 1)
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED", 1)
     calls, _ = parked()
     calls.park(History(ASKED), thread(), Leg(items=(THOUGHT, call("c")), shown=("c",)))
     assert restored(calls, (*TOLD, *OUTPUTS)) == (*TOLD, *OUTPUTS)
@@ -363,7 +363,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_is_remembered_is_bounded_in_size(
     monkeypatch: pytest.MonkeyPatch, sizes: list[int], known: list[bool]
 ) -> None:
-    monkeypatch.setattr(parked_turns, "MOST_REMEMBERED_CHARACTERS", 1000)
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED_CHARACTERS", 1000)
     calls = ParkedTurns(ttl_s=60)
     for number, size in enumerate(sizes):
         calls.remember("me", Leg(items=(call(f"c{number}", "x" * size),), shown=(f"c{number}",)))
@@ -371,7 +371,7 @@ async def test_what_is_remembered_is_bounded_in_size(
 
 
 async def test_what_is_remembered_again_takes_its_room_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked_turns, "MOST_REMEMBERED_CHARACTERS", 1000)
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED_CHARACTERS", 1000)
     calls = ParkedTurns(ttl_s=60)
     for call_id in ("a", "b", "b", "b"):
         calls.remember("me", Leg(items=(call(call_id, "x" * 400),), shown=(call_id,)))

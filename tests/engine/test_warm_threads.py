@@ -9,8 +9,7 @@ import pytest
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.engine.history_match import History
-from turnbridge.engine.warm_threads import (
-    WarmThread,
+from turnbridge.engine.kept_threads import (
     WarmThreads,
 )
 from turnbridge.turn.items import (
@@ -61,18 +60,18 @@ def kept_after(most: int, requests: Sequence[TurnRequest]) -> tuple[list[bool], 
     """Return which of these histories still have their thread, and how many threads are held."""
     warm, threads = WarmThreads(most=most, ttl_s=60), [Thread() for _ in requests]
     for request, thread in zip(requests, threads, strict=True):
-        warm.keep(History(request), (ANSWER,), thread)
+        warm.keep_after(History(request), (ANSWER,), thread)
     found = [not thread.given_up.is_set() for thread in threads], len(warm)
     warm.close()
     assert all(thread.given_up.is_set() for thread in threads)
     return found
 
 
-def taken(request: TurnRequest, said: Sequence[Item], following: TurnRequest) -> WarmThread | None:
+def taken(request: TurnRequest, said: Sequence[Item], following: TurnRequest) -> tuple[object, tuple[Item, ...]] | None:
     """Return the thread of a request, if another one goes on with it."""
     warm = WarmThreads(most=9, ttl_s=60)
-    warm.keep(History(request), said, Thread())
-    found = warm.take(History(following))
+    warm.keep_after(History(request), said, Thread())
+    found = warm.take_for(History(following))
     warm.close()
     return found
 
@@ -107,9 +106,9 @@ async def test_the_oldest_makes_room(most: int, texts: list[str], kept: list[boo
 async def test_nothing_of_a_large_conversation_is_held(large: TurnRequest) -> None:
     warm = WarmThreads(most=9, ttl_s=60)
     held = sys.getrefcount(LARGE)
-    warm.keep(History(large), (ANSWER,), Thread())
+    warm.keep_after(History(large), (ANSWER,), Thread())
     assert (len(warm), sys.getrefcount(LARGE)) == (1, held)
-    assert warm.take(History(changed(large, items=(*large.items, ANSWER, user("And?"))))) is not None
+    assert warm.take_for(History(changed(large, items=(*large.items, ANSWER, user("And?"))))) is not None
 
 
 async def test_the_client_that_keeps_most_threads_loses_the_oldest_of_its_own() -> None:
@@ -123,7 +122,7 @@ async def test_a_dead_thread_goes_before_one_that_lives() -> None:
     warm = WarmThreads(most=2, ttl_s=60)
     threads = [Thread() for _ in range(3)]
     for number, thread in enumerate(threads):
-        warm.keep(History(asked(user(str(number)))), (ANSWER,), thread)
+        warm.keep_after(History(asked(user(str(number)))), (ANSWER,), thread)
         threads[1].alive = False
     assert len(warm) == 2
     assert [thread.given_up.is_set() for thread in threads] == [False, True, False]
@@ -132,7 +131,7 @@ async def test_a_dead_thread_goes_before_one_that_lives() -> None:
 
 async def test_a_thread_is_given_up_when_its_time_is_over() -> None:
     warm, thread = WarmThreads(most=9, ttl_s=0.01), Thread()
-    warm.keep(History(asked(user("a"))), (ANSWER,), thread)
+    warm.keep_after(History(asked(user("a"))), (ANSWER,), thread)
     async with asyncio.timeout(25):
         await thread.given_up.wait()
     assert len(warm) == 0
@@ -146,7 +145,7 @@ async def test_a_thread_is_given_up_when_its_time_is_over() -> None:
 )
 async def test_a_thread_without_an_answer_is_not_kept(before: tuple[Item, ...], said: tuple[Item, ...]) -> None:
     warm, thread = WarmThreads(most=9, ttl_s=60), Thread()
-    warm.keep(History(asked(user("a"), *before)), said, thread)
+    warm.keep_after(History(asked(user("a"), *before)), said, thread)
     assert (len(warm), thread.given_up.is_set()) == (0, True)
 
 
@@ -156,7 +155,7 @@ async def test_a_thread_without_an_answer_is_not_kept(before: tuple[Item, ...], 
 async def test_what_a_thread_holds_is_not_shown_to_it_again(told: tuple[Item, ...]) -> None:
     found = taken(asked(user("a")), (THOUGHT, NARRATED, ANSWER), asked(user("a"), *told, user("b")))
     assert found is not None
-    assert found.rest == (user("b"),)
+    assert found[1] == (user("b"),)
 
 
 async def test_a_thread_does_not_go_on_if_a_function_is_named_otherwise() -> None:

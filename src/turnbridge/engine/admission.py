@@ -20,24 +20,6 @@ MOST_WAITING_CHARACTERS = 256 * 2**20
 KEPT_FREE_OF = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionRules:
-    """The operator's limits."""
-
-    turns: int
-    waiting: int
-    patience_s: float
-    turns_per_client: int | None = None
-    """How many turns one client may have, running or waiting."""
-    clients: int = 1
-    """How many clients there are."""
-
-    @property
-    def turns_at_once(self) -> int:
-        """Return how many turns one client may run."""
-        return self.turns - (self.turns // KEPT_FREE_OF if self.clients > 1 else 0)
-
-
 @dataclass(eq=False, slots=True)
 class Place:
     """A request's place, first in the queue and then among the running turns; it is held while the context lasts.
@@ -66,10 +48,17 @@ class Place:
 
 
 class Admission:
-    """Admits turns up to a limit, and then through a queue that serves the clients in rotation."""
+    """Admits `turns`, and then up to `waiting` requests into a queue that serves the clients in rotation."""
 
-    def __init__(self, rules: AdmissionRules) -> None:
-        self._rules = rules
+    def __init__(
+        self, *, turns: int, waiting: int, patience_s: float, turns_per_client: int | None = None, clients: int = 1
+    ) -> None:
+        self._turns = turns
+        self._most_waiting = waiting
+        self._patience_s = patience_s
+        # How many turns one client may have, running or waiting, and how many of them may run.
+        self._client_turns = turns_per_client
+        self._client_running = turns - (turns // KEPT_FREE_OF if clients > 1 else 0)
         self._queues: OrderedDict[str, deque[Place]] = OrderedDict()
         self._shares: Counter[str] = Counter()
         self._running: Counter[str] = Counter()
@@ -88,16 +77,15 @@ class Admission:
 
     def at_once(self, turns: int) -> int:
         """Return how many turns of one request may run at the same time."""
-        return min(turns, self._rules.turns_at_once, self._rules.turns_per_client or turns)
+        return min(turns, self._client_running, self._client_turns or turns)
 
     def admitted(self, client: str, turns: int = 1, size: Callable[[], int] = int) -> Place:
         """Return a context in which `turns` may run; `size` returns how many characters the request holds."""
-        rules = self._rules
-        return Place(self, client, min(turns, rules.turns_at_once), min(turns, rules.turns_per_client or 0), size)
+        return Place(self, client, min(turns, self._client_running), min(turns, self._client_turns or 0), size)
 
     async def enter(self, place: Place) -> float:
         """Start the turns of a place as soon as they may run; return the seconds that it took."""
-        if (bound := self._rules.turns_per_client) is not None:
+        if (bound := self._client_turns) is not None:
             held = self._shares[place.client]
             if held + place.share > bound:
                 raise RateLimited(
@@ -144,13 +132,13 @@ class Admission:
         self._make_room(place)
         self._queues.setdefault(place.client, deque()).append(place)
         try:
-            async with asyncio.timeout(self._rules.patience_s):
+            async with asyncio.timeout(self._patience_s):
                 await place.admitted
         except BaseException as error:
             self._give_up(place)
             if isinstance(error, TimeoutError):
                 raise BackendUnavailable(
-                    f"No turn came free within {self._rules.patience_s:g} seconds. Try again later.",
+                    f"No turn came free within {self._patience_s:g} seconds. Try again later.",
                     code="queue_timeout",
                     retry_after=COME_BACK_S,
                 ) from None
@@ -171,18 +159,20 @@ class Admission:
             self._end(place)
 
     def _make_room(self, place: Place) -> None:
-        """Reject requests of the client that holds most of a full queue; raises if it is the one of this place."""
-        client = place.client
-        while self.waiting >= self._rules.waiting:
-            most = max(self._queues, key=self._held, default=client)
-            if self._held(most) <= self._held(client) + 1:
-                raise self._full()
-            self._reject_newest(most)
+        while self.waiting >= self._most_waiting:
+            self._reject_newest(self._held, place, 1)
         while self._queues and sum(map(self._characters, self._queues)) + place.size > MOST_WAITING_CHARACTERS:
-            most = max(self._queues, key=self._characters)
-            if self._characters(most) <= self._characters(client) + place.size:
-                raise self._full()
-            self._reject_newest(most)
+            self._reject_newest(self._characters, place, place.size)
+
+    def _reject_newest(self, held: Callable[[str], int], place: Place, added: int) -> None:
+        """Reject a request of the client that holds most of a full queue; raises if that is the one of this place."""
+        most = max(self._queues, key=held, default=place.client)
+        if held(most) <= held(place.client) + added:
+            raise self._full()
+        rejected = self._queues[most].pop().admitted
+        if not rejected.done():
+            rejected.set_exception(self._full())
+        self._forget_if_empty(most)
 
     def _held(self, client: str) -> int:
         """Return how many turns of a client run, and how many of its requests wait."""
@@ -190,12 +180,6 @@ class Admission:
 
     def _characters(self, client: str) -> int:
         return sum(place.size for place in self._queues.get(client, ()))
-
-    def _reject_newest(self, client: str) -> None:
-        rejected = self._queues[client].pop().admitted
-        if not rejected.done():
-            rejected.set_exception(self._full())
-        self._forget_if_empty(client)
 
     def _forget_if_empty(self, client: str) -> None:
         if not self._queues[client]:
@@ -210,14 +194,14 @@ class Admission:
 
     def _is_at_limit(self, place: Place) -> bool:
         """Tell whether the place's client runs so many turns that it waits for its own to end."""
-        return self._running[place.client] + place.turns > self._rules.turns_at_once
+        return self._running[place.client] + place.turns > self._client_running
 
     def _overtakes(self, place: Place) -> bool:
         """Tell whether a request waits for the turns that the place would take."""
         return place.client in self._queues or not all(self._is_at_limit(queue[0]) for queue in self._queues.values())
 
     def _may_start(self, place: Place) -> bool:
-        return self.running + place.turns <= self._rules.turns and not self._is_at_limit(place)
+        return self.running + place.turns <= self._turns and not self._is_at_limit(place)
 
     def _admit_next(self) -> None:
         """Admit requests in rotation; a client at its limit does not hold up those behind it."""

@@ -102,28 +102,21 @@ class Leg:
             len(calls) == len(repeated)
             and all(map(_is_same_call, calls, repeated))
             and all(map(self._may_include, run))
-            and self._is_same_text(run)
+            and _text_of(run) in (_text_of(self.items), _text_of(self.items, narrated=False))
         )
-
-    def _is_same_text(self, run: Sequence[Item]) -> bool:
-        sent = _joined(_text(item) for item in run if isinstance(item, Message))
-        said = [item for item in self.items if isinstance(item, Message) and item.role == "assistant"]
-        answers = (item for item in said if item.phase != NARRATION)
-        return sent in (_joined(map(_text, said)), _joined(map(_text, answers)))
 
     def _may_include(self, item: Item) -> bool:
         """Tell whether an item may be part of a repetition; texts and calls are compared as a whole."""
         if isinstance(item, Reasoning):
-            return any(item in _variants(own) for own in self.items if isinstance(own, Reasoning))
+            return any(item in _variants(own) for own in _reasoning(self.items))
         if isinstance(item, RawItem):
             return item in self.items
         return _is_model_run(item)
 
     def moved_reasoning(self, run: Sequence[Item], before: Set[Item]) -> bool:
         """Tell whether the client moved reasoning of this leg to an earlier place, so that it would be there twice."""
-        here = _reasoning(run)
-        variants = (_variants(item) for item in self.items if isinstance(item, Reasoning))
-        return any(not each.isdisjoint(before) and each.isdisjoint(here) for each in variants)
+        here, own = _reasoning(run), map(_variants, _reasoning(self.items))
+        return any(not variants.isdisjoint(before) and variants.isdisjoint(here) for variants in own)
 
     def outputs(self, given: Sequence[FunctionCallOutput]) -> list[FunctionCallOutput]:
         """Return the client's and the gateway's outputs, in the order of the calls."""
@@ -149,7 +142,7 @@ def with_legs(items: Sequence[Item], leg_of: Callable[[str], Leg | None]) -> tup
             given = leading_outputs(items[end : end + len(leg.shown)], leg.shown)
             result += [*leg.items, *leg.outputs(given)]
             end += len(given)
-        reasoning |= _reasoning(run)
+        reasoning.update(_reasoning(run))
         position = end
     return tuple(result)
 
@@ -189,6 +182,11 @@ def _text(message: Message) -> str:
     return "".join([part.text for part in message.parts if isinstance(part, TextPart)])
 
 
+def _text_of(items: Sequence[Item], *, narrated: bool = True) -> str:
+    messages = (item for item in items if isinstance(item, Message) and item.role == "assistant")
+    return _joined(_text(message) for message in messages if narrated or message.phase != NARRATION)
+
+
 def _joined(texts: Iterable[str]) -> str:
     """Return the texts of a run as one, as clients that have one field for them send them back."""
     # Some clients write a space or a new line where a call came without a text.
@@ -210,5 +208,5 @@ def _variants(reasoning: Reasoning) -> frozenset[Item]:
     return frozenset(replace(reasoning, summary=s, encrypted=e) for s in summaries for e in contents)
 
 
-def _reasoning(run: Sequence[Item]) -> set[Item]:
-    return {item for item in run if isinstance(item, Reasoning)}
+def _reasoning(items: Sequence[Item]) -> list[Reasoning]:
+    return [item for item in items if isinstance(item, Reasoning)]

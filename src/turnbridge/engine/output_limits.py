@@ -1,7 +1,7 @@
 """Stop sequences and token limits, which Codex does not know: where an answer is cut. Pure."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from turnbridge.engine.ports import Tokenizer
 from turnbridge.turn.events import MessageDone, MessageStarted, Terminal, TextDelta, TurnEvent
@@ -10,12 +10,14 @@ from turnbridge.turn.items import NARRATION
 OPEN_CHARACTERS = 16_384
 """So much text is counted even if the limit is far away: a large limit must not end in one long count."""
 
+Cut: TypeAlias = Literal["stop", "length"]
+
 
 class Gated(NamedTuple):
     """The events that may pass, and why the answer ends after them, if it does."""
 
     events: Sequence[TurnEvent]
-    cut: Literal["stop", "length"] | None = None
+    cut: Cut | None = None
 
 
 class OutputLimit:
@@ -32,15 +34,13 @@ class OutputLimit:
         """Return which of `events` may pass."""
         passed: list[TurnEvent] = []
         for event in events:
-            gated = self._one(event)
-            passed += gated.events
-            if gated.cut is not None:
-                return Gated(passed, gated.cut)
+            if (cut := self._pass(event, passed)) is not None:
+                return Gated(passed, cut)
         return Gated(passed)
 
-    def _one(self, event: TurnEvent) -> Gated:
+    def _pass(self, event: TurnEvent, passed: list[TurnEvent]) -> Cut | None:
         if isinstance(event, TextDelta):
-            return self._text(event)
+            return self._pass_text(event, passed)
         if isinstance(event, MessageStarted):
             self._item_id = event.item_id
             self._narrating = event.phase == NARRATION
@@ -48,26 +48,28 @@ class OutputLimit:
                 self._budget.next_message()
         elif isinstance(event, MessageDone | Terminal) and self._held:
             held, self._held = self._held, ""
-            passed = self._spend(self._item_id, held)
-            return passed if passed.cut else Gated([*passed.events, event])
-        return Gated([event])
+            if (cut := self._spend(self._item_id, held, passed)) is not None:
+                return cut
+        passed.append(event)
+        return None
 
-    def _text(self, delta: TextDelta) -> Gated:
+    def _pass_text(self, delta: TextDelta, passed: list[TurnEvent]) -> Cut | None:
         if not self._stop or self._narrating:
-            return self._spend(delta.item_id, delta.text)
+            return self._spend(delta.item_id, delta.text, passed)
         text = self._held + delta.text
         # The sequence that ends first, as if the text had come character by character.
         found = [(place + len(stop), place) for stop in self._stop if (place := text.find(stop)) >= 0]
         if found:
-            passed = self._spend(delta.item_id, text[: min(found)[1]])
-            return Gated(passed.events, passed.cut or "stop")
+            return self._spend(delta.item_id, text[: min(found)[1]], passed) or "stop"
         end = len(text) - max(_overlap(text, stop) for stop in self._stop)
         self._held = text[end:]
-        return self._spend(delta.item_id, text[:end])
+        return self._spend(delta.item_id, text[:end], passed)
 
-    def _spend(self, item_id: str, text: str) -> Gated:
+    def _spend(self, item_id: str, text: str, passed: list[TurnEvent]) -> Cut | None:
         text, exhausted = (text, False) if self._budget is None else self._budget.spend(text)
-        return Gated([TextDelta(item_id, text)] if text else [], "length" if exhausted else None)
+        if text:
+            passed.append(TextDelta(item_id, text))
+        return "length" if exhausted else None
 
 
 class _TokenBudget:

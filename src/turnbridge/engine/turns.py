@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from turnbridge.engine.history_match import History
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.media_items import ready_items
 from turnbridge.engine.output_limits import Gated, OutputLimit
-from turnbridge.engine.parked_turns import ParkedTurns
 from turnbridge.engine.ports import (
     Backend,
     Batches,
@@ -22,7 +22,6 @@ from turnbridge.engine.ports import (
 from turnbridge.engine.structured_output import repair_instruction
 from turnbridge.engine.tool_rules import NO_PROBLEMS, ToolRules
 from turnbridge.engine.turn_clock import TurnClock, Watch
-from turnbridge.engine.warm_threads import WarmThreads
 from turnbridge.turn.errors import (
     BackendLost,
     GatewayError,
@@ -167,9 +166,10 @@ class TurnRunner:
             turn = self._turn(told, served, claim.thread, claim.thread.resume(claim.outputs))
             turn.rules.intervened = claim.intervened
             return turn
-        if (warm := self._warm.take(told)) is not None:
+        if (warm := self._warm.take_for(told)) is not None:
             served.thread = "warm"
-            return self._turn(told, served, warm.thread, warm.thread.run(warm.rest, request))
+            thread, rest = warm
+            return self._turn(told, served, thread, thread.run(rest, request))
         history = self._calls.restored(request)
         served.thread = "replayed" if any(map(is_models, history)) else "fresh"
         thread = await self._backend.open(replace(request, items=history))
@@ -215,7 +215,7 @@ class TurnRunner:
             return
         whole = isinstance(ending, TurnCompleted) and not ending.usage.estimated
         if whole and not rules.intervened and thread.alive:
-            self._warm.keep(turn.told, rules.said, thread)
+            self._warm.keep_after(turn.told, rules.said, thread)
             turn.kept = True
 
     async def _ready(self, request: TurnRequest) -> TurnRequest:

@@ -28,7 +28,7 @@ from turnbridge.api.responses.background import (
 from turnbridge.api.responses.decode import decode
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.state import Past, State
-from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.kept_threads import ParkedTurns
 from turnbridge.engine.ports import Model
 from turnbridge.engine.records import (
     RUNNING,

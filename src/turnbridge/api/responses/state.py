@@ -13,7 +13,7 @@ from turnbridge.api.responses import stored_items as stored
 from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.history_match import Leg
-from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.kept_threads import ParkedTurns
 from turnbridge.engine.records import (
     RUNNING,
     KeptItem,
