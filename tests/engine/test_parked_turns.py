@@ -342,6 +342,25 @@ async def test_outputs_of_other_calls_are_not_lost_when_words_are_put_back() -> 
     assert restored(calls, history) == (call("x"), said("hi"), *LEG.items, *OUTPUTS, output("x"))
 
 
+async def test_the_output_of_another_call_stays_behind_the_leg() -> None:
+    calls, _ = parked()
+    history: tuple[Item, ...] = (call("x"), said("hi"), *TOLD, OUTPUTS[0], output("x"), OUTPUTS[1])
+    assert restored(calls, history) == (*history[:2], *LEG.items, OUTPUTS[0], output("x"), OUTPUTS[1])
+
+
+async def test_a_reminder_of_the_gateway_is_not_expected_in_the_clients_history() -> None:
+    calls, _ = parked(Leg(items=(ANSWERED, said("Call now."), call("a")), shown=("a",), intervened=True))
+    assert calls.claim(History(continued(ANSWERED, call("a"), output("a")))) is not None
+
+
+async def test_a_turn_that_was_claimed_does_not_expire() -> None:
+    """Its timer would close the next turn with the same call id."""
+    calls, _ = parked()
+    (expiry,) = [kept.expiry for kept in calls._kept.values()]
+    assert calls.claim(History(continued(*TOLD, *OUTPUTS))) is not None
+    assert expiry.cancelled()
+
+
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_threads, "MOST_REMEMBERED", 1)
     calls, _ = parked()
