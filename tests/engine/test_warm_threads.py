@@ -158,6 +158,28 @@ async def test_what_a_thread_holds_is_not_shown_to_it_again(told: tuple[Item, ..
     assert found[1] == (user("b"),)
 
 
+async def test_a_request_that_adds_nothing_continues_nothing() -> None:
+    assert taken(asked(user("a")), (ANSWER,), asked(user("a"), ANSWER)) is None
+
+
+async def test_a_dead_thread_is_closed_and_not_taken() -> None:
+    warm, thread = WarmThreads(most=9, ttl_s=60), Thread()
+    warm.keep_after(History(asked(user("a"))), (ANSWER,), thread)
+    thread.alive = False
+    assert warm.take_for(History(asked(user("a"), ANSWER, user("b")))) is None
+    assert thread.given_up.is_set()
+
+
+async def test_the_thread_that_holds_most_of_a_history_is_taken() -> None:
+    warm, short, long = WarmThreads(most=9, ttl_s=60), Thread(), Thread()
+    warm.keep_after(History(asked(user("a"))), (ANSWER,), short)
+    warm.keep_after(History(asked(user("a"), ANSWER, user("b"))), (ANSWER,), long)
+    following = History(asked(user("a"), ANSWER, user("b"), ANSWER, user("c")))
+    assert warm.take_for(following) == (long, (user("c"),))
+    assert warm.take_for(following) == (short, (user("b"), ANSWER, user("c")))
+    warm.close()
+
+
 async def test_a_thread_does_not_go_on_if_a_function_is_named_otherwise() -> None:
     call = replace(CALL, namespace="crm")
     output = FunctionCallOutput(call_id="c", output="", name="f", namespace="crm")
