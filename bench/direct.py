@@ -21,7 +21,7 @@ from turnbridge.turn.items import (
     Role,
     TextPart,
 )
-from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.request import ThreadSpec, TurnRequest
 
 
 class Direct:
@@ -61,7 +61,7 @@ class Threads:
 
     def __init__(self, worker: Worker) -> None:
         self._connection = worker.connection
-        self._request = TurnRequest(model=MODEL, items=())
+        self._request = TurnRequest(spec=ThreadSpec(model=MODEL), items=())
         self._names = ToolNames(())
 
     async def start(self) -> str:

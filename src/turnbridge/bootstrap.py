@@ -25,12 +25,11 @@ from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.setup import codex_pools
-from turnbridge.engine.admission import Admission, AdmissionRules
-from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.admission import Admission
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.ports import Backend, Judge, MediaLoader
 from turnbridge.engine.turn_clock import Patience, Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
@@ -131,7 +130,7 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     stack.push_async_callback(judge.aclose)
     calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
-    warm = WarmThreads(_warm_rules(settings))
+    warm = WarmThreads(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
     stack.callback(warm.close)
     rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
     if rates is not None:
@@ -157,7 +156,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     """Join the parts."""
     watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
     runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.judge, parts.calls, parts.warm, watch)
-    admission = Admission(_admission_rules(settings, clients=len({key for key in api_key.split(",") if key.strip()})))
+    admission = _admission(settings, clients=len({key for key in api_key.split(",") if key.strip()}))
     metrics = _metrics(admission, parts)
     rules = _generation_rules(settings)
     state = State(parts.store, parts.calls)
@@ -207,12 +206,8 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
         await asyncio.sleep(PRUNING_INTERVAL_S)
 
 
-def _warm_rules(settings: Settings) -> WarmRules:
-    return WarmRules(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
-
-
-def _admission_rules(settings: Settings, *, clients: int) -> AdmissionRules:
-    return AdmissionRules(
+def _admission(settings: Settings, *, clients: int) -> Admission:
+    return Admission(
         clients=clients,
         turns=settings.max_turns,
         waiting=settings.queue_max,

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.ports import (
     Flaw,
     MediaLoader,
@@ -17,7 +17,6 @@ from turnbridge.engine.ports import (
 from turnbridge.engine.structured_output import Conformance
 from turnbridge.engine.turn_clock import Patience, Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import (
     MessageDone,
@@ -180,6 +179,6 @@ def runner_on(
         tokenizer or WordTokenizer(),
         DirectJudge(),
         ParkedTurns(ttl_s=60),
-        WarmThreads(WarmRules(most=0, ttl_s=60)),
+        WarmThreads(most=0, ttl_s=60),
         Watch(patience),
     )

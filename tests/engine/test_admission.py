@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbridge.engine import admission
-from turnbridge.engine.admission import COME_BACK_S, Admission, AdmissionRules
+from turnbridge.engine.admission import COME_BACK_S, Admission
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, RateLimited
 
 pytestmark = pytest.mark.anyio
@@ -101,8 +101,7 @@ def house(
     each: int | None = None,
     clients: int = 1,
 ) -> House:
-    rules = AdmissionRules(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=clients)
-    return House(Admission(rules))
+    return House(Admission(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=clients))
 
 
 async def test_whoever_finds_room_enters_and_the_next_one_waits_until_somebody_ends() -> None:
@@ -426,5 +425,5 @@ def nobody_starves(busy: House, turns: int) -> None:
 def test_the_turns_of_one_request_run_in_the_places_that_it_has(
     asked: int, per_client: int | None, at_once: int
 ) -> None:
-    rules = AdmissionRules(turns=3, waiting=0, patience_s=1, turns_per_client=per_client)
-    assert Admission(rules).at_once(asked) == at_once
+    admission = Admission(turns=3, waiting=0, patience_s=1, turns_per_client=per_client)
+    assert admission.at_once(asked) == at_once

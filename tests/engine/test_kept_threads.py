@@ -14,10 +14,10 @@ from tests.engine.scripted_backend import (
     WordTokenizer,
     saying,
 )
-from turnbridge.engine.parked_turns import ParkedTurns
+from tests.support.turn_requests import changed, turn_request
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.turn_clock import Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.engine.warm_threads import WarmRules, WarmThreads
 from turnbridge.turn.events import CallsAwaited, FunctionCallDone, TurnCompleted
 from turnbridge.turn.items import (
     FunctionCall,
@@ -27,14 +27,13 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 
 TOOL = Tool(
     name="f", description="", parameters={"type": "object", "properties": {"n": {"type": "integer"}}}, strict=True
 )
-ASKED = TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),), tools=(TOOL,))
+ASKED = turn_request(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),), tools=(TOOL,))
 RIGHT, WRONG = '{"n": 1}', '{"n": "one"}'
 
 
@@ -44,7 +43,7 @@ def calling(*call_ids: str, arguments: str = RIGHT) -> Turn:
 
 async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Sequence[str]) -> int:
     """Run turns that end in an answer, giving the outputs of these calls in between, and count the warm threads."""
-    warm = WarmThreads(WarmRules(most=9, ttl_s=60))
+    warm = WarmThreads(most=9, ttl_s=60)
     calls = ParkedTurns(ttl_s=60)
     backend = ScriptedBackend([*turns, saying("Done.")])
     runner = TurnRunner(backend, ScriptedMedia(), WordTokenizer(), DirectJudge(), calls, warm, Watch(ALL_THE_TIME))
@@ -54,7 +53,7 @@ async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Se
             FunctionCall(call_id=call_id, name="f", arguments=RIGHT),
             FunctionCallOutput(call_id=call_id, output=""),
         )
-        request = replace(request, items=(*request.items, *told))
+        request = changed(request, items=(*request.items, *told))
         endings.append([event async for batch in runner.start(request).events() for event in batch][-1])
     assert [type(each) for each in endings] == [*[CallsAwaited] * len(answered), TurnCompleted]
     assert len(backend.opened) == 1, "all in one thread"
@@ -70,7 +69,7 @@ async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Se
         (ASKED, [calling("a"), calling("b")], ["a", "b"], 1),
         (ASKED, [calling("a", arguments=WRONG), calling("b")], ["b"], 0),
         (ASKED, [calling("a", arguments=WRONG), calling("b"), calling("c")], ["b", "c"], 0),
-        (replace(ASKED, parallel_calls=False), [calling("a", "b")], ["a"], 0),
+        (changed(ASKED, parallel_calls=False), [calling("a", "b")], ["a"], 0),
     ],
     ids=["calls", "calls twice", "a correction", "a correction before the last wait", "a call that is not run"],
 )

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from tests.engine.scripted_backend import ScriptedMedia
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.protocol.jsonrpc import LONGEST_LINE_BYTES
 from turnbridge.engine import media_items as module
-from turnbridge.engine.media_items import BROUGHT_IN_AT_ONCE, ready_items
+from turnbridge.engine.media_items import CONCURRENT_LOADS, ready_items
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     FilePart,
@@ -76,11 +77,11 @@ def said(*parts: Part) -> Message:
 
 
 def asking(*items: Item) -> TurnRequest:
-    return TurnRequest(model="m", items=items)
+    return turn_request(model="m", items=items)
 
 
 def test_what_is_brought_in_fits_a_line_of_codex_beside_the_body() -> None:
-    assert module.BROUGHT_IN_LIMIT * 2 <= LONGEST_LINE_BYTES
+    assert module.LOADED_LIMIT * 2 <= LONGEST_LINE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -102,9 +103,9 @@ def test_what_is_brought_in_fits_a_line_of_codex_beside_the_body() -> None:
 async def test_images_and_files_are_taken_up_to_their_limit_together_and_not_one_byte_more(
     monkeypatch: pytest.MonkeyPatch, items: list[Item], size: int, code: str
 ) -> None:
-    monkeypatch.setattr(module, "BROUGHT_IN_LIMIT", size)
+    monkeypatch.setattr(module, "LOADED_LIMIT", size)
     assert len(await ready_items(asking(*items), SizedMedia())) == len(items)
-    monkeypatch.setattr(module, "BROUGHT_IN_LIMIT", size - 1)
+    monkeypatch.setattr(module, "LOADED_LIMIT", size - 1)
     with pytest.raises(InvalidRequest) as caught:
         await ready_items(asking(*items), SizedMedia())
     assert (caught.value.error_code, caught.value.param) == (code, "last")
@@ -121,22 +122,22 @@ async def test_the_text_of_files_has_a_limit_of_its_own(monkeypatch: pytest.Monk
 
 
 async def test_what_the_body_carries_itself_is_bounded_by_the_bodys_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BROUGHT_IN_LIMIT", 0)
+    monkeypatch.setattr(module, "LOADED_LIMIT", 0)
     inline = said(TextPart(text="see"), image("data:image/png;base64,AA=="))
     assert await ready_items(asking(inline), SizedMedia()) == (inline,)
 
 
 async def test_many_images_are_fetched_few_at_once() -> None:
     media = SlowMedia()
-    urls = [f"https://example.test/{number}" for number in range(3 * BROUGHT_IN_AT_ONCE)]
+    urls = [f"https://example.test/{number}" for number in range(3 * CONCURRENT_LOADS)]
     ready = await ready_items(asking(said(*map(image, urls))), media)
     assert ready == (said(*(image(f"data:image/png;base64,{url}@p") for url in urls)),)
-    assert media.peak == BROUGHT_IN_AT_ONCE
+    assert media.peak == CONCURRENT_LOADS
 
 
 async def test_one_refused_part_ends_the_fetching_of_all_others() -> None:
     media = SlowMedia()
-    waiting = [image(HANGS)] * BROUGHT_IN_AT_ONCE
+    waiting = [image(HANGS)] * CONCURRENT_LOADS
     with pytest.raises(InvalidRequest) as caught:
         await ready_items(asking(said(image(HANGS), image(MISSING), *waiting)), media)
     assert (caught.value, media.running) == (REFUSED, 0)
@@ -153,9 +154,9 @@ async def test_nothing_is_fetched_for_a_client_that_has_left() -> None:
 
 
 async def test_images_that_take_too_long_together_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BROUGHT_IN_WITHIN_S", 0.05)
+    monkeypatch.setattr(module, "LOAD_TIMEOUT_S", 0.05)
     image = ImagePart(url=HANGS, param="messages[0]")
-    request = TurnRequest(model="m", items=(Message(role="user", parts=(image,)),))
+    request = turn_request(model="m", items=(Message(role="user", parts=(image,)),))
     media = SlowMedia()
     with pytest.raises(InvalidRequest, match=r"within 0\.05 seconds") as refused:
         await asyncio.wait_for(ready_items(request, media), 10)

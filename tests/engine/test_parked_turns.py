@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
-from turnbridge.engine import parked_turns as tool_calls
-from turnbridge.engine.parked_turns import MOST_PARKED, Leg, ParkedTurns
+from tests.support.turn_requests import changed, turn_request
+from turnbridge.engine import kept_threads
+from turnbridge.engine.history_match import History, Leg
+from turnbridge.engine.kept_threads import MOST_PARKED, ParkedTurns
 from turnbridge.turn.items import (
     FunctionCall,
     FunctionCallOutput,
@@ -22,7 +24,7 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.turn.values import AsSeen, replace
+from turnbridge.turn.values import ModelVisible, replace
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +42,7 @@ def output(call_id: str, text: str | tuple[Part, ...] = "done") -> FunctionCallO
 
 
 TOOL = Tool(name="f", description="", parameters={"type": "object"})
-ASKED = TurnRequest(model="m", items=(said("hi"),), tools=(TOOL,))
+ASKED = turn_request(model="m", items=(said("hi"),), tools=(TOOL,))
 THOUGHT = Reasoning(id="rs", summary=("Hm.",), content=None, encrypted="SECRET")
 SEARCH = RawItem(item={"type": "web_search_call", "id": "ws", "status": "completed", "action": {"type": "search"}})
 NARRATED = said("I look.", "assistant", "commentary")
@@ -57,17 +59,17 @@ def thread() -> ScriptedThread:
 def parked(leg: Leg = LEG, *, ttl_s: float = 60) -> tuple[ParkedTurns, ScriptedThread]:
     """Return calls among which one turn waits."""
     calls, waiting = ParkedTurns(ttl_s=ttl_s), thread()
-    calls.park(ASKED, waiting, leg)
+    calls.park(History(ASKED), waiting, leg)
     return calls, waiting
 
 
 def restored(calls: ParkedTurns, items: tuple[Item, ...]) -> tuple[Item, ...]:
     """Return what is replayed of a history."""
-    return calls.restored(replace(ASKED, items=items))
+    return calls.restored(changed(ASKED, items=items))
 
 
 def continued(*items: Item) -> TurnRequest:
-    return replace(ASKED, items=(*ASKED.items, *items))
+    return changed(ASKED, items=(*ASKED.items, *items))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def continued(*items: Item) -> TurnRequest:
 )
 async def test_a_request_with_a_true_account_and_all_outputs_goes_on(account: tuple[Item, ...]) -> None:
     calls, waiting = parked()
-    claim = calls.claim(continued(*account, *reversed(OUTPUTS)))
+    claim = calls.claim(History(continued(*account, *reversed(OUTPUTS))))
     assert claim is not None
     assert (claim.thread, claim.outputs, len(calls)) == (waiting, list(OUTPUTS), 0)
     assert waiting.alive
@@ -96,7 +98,7 @@ async def test_a_call_without_a_text_may_be_told_with_a_blank_one(text: str) -> 
     calls, _ = parked(Leg(items=(THOUGHT, call("a")), shown=("a",)))
     account = said(text, "assistant"), call("a"), output("a")
     assert restored(calls, account) == (THOUGHT, call("a"), output("a"))
-    assert calls.claim(continued(*account)) is not None
+    assert calls.claim(History(continued(*account))) is not None
 
 
 @pytest.mark.parametrize(
@@ -132,42 +134,42 @@ async def test_a_call_without_a_text_may_be_told_with_a_blank_one(text: str) -> 
 )
 async def test_any_other_history_does_not_go_on_and_the_turn_still_waits(items: tuple[Item, ...]) -> None:
     calls, waiting = parked()
-    assert calls.claim(continued(*items)) is None
+    assert calls.claim(History(continued(*items))) is None
     assert (waiting.alive, len(calls)) == (True, 1)
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        replace(continued(*TOLD, *OUTPUTS), model="other"),
-        replace(continued(*TOLD, *OUTPUTS), instructions="Be kind."),
-        replace(continued(*TOLD, *OUTPUTS), tools=()),
-        replace(continued(*TOLD, *OUTPUTS), effort="low"),
-        replace(ASKED, items=(said("ho"), *TOLD, *OUTPUTS)),
+        changed(continued(*TOLD, *OUTPUTS), model="other"),
+        changed(continued(*TOLD, *OUTPUTS), instructions="Be kind."),
+        changed(continued(*TOLD, *OUTPUTS), tools=()),
+        changed(continued(*TOLD, *OUTPUTS), effort="low"),
+        changed(ASKED, items=(said("ho"), *TOLD, *OUTPUTS)),
     ],
     ids=["model", "instructions", "tools", "effort", "history"],
 )
 async def test_a_request_that_asks_otherwise_does_not_go_on(request_: TurnRequest) -> None:
     calls, _ = parked()
-    assert calls.claim(request_) is None
+    assert calls.claim(History(request_)) is None
 
 
 async def test_a_turn_goes_on_once() -> None:
     calls, _ = parked()
-    assert calls.claim(continued(*TOLD, *OUTPUTS)) is not None
-    assert calls.claim(continued(*TOLD, *OUTPUTS)) is None
+    assert calls.claim(History(continued(*TOLD, *OUTPUTS))) is not None
+    assert calls.claim(History(continued(*TOLD, *OUTPUTS))) is None
 
 
 async def test_a_turn_whose_codex_is_gone_does_not_go_on() -> None:
     calls, waiting = parked()
     waiting.alive = False
-    assert calls.claim(continued(*TOLD, *OUTPUTS)) is None
+    assert calls.claim(History(continued(*TOLD, *OUTPUTS))) is None
 
 
 async def test_a_turn_whose_output_codex_would_bend_is_given_up() -> None:
     calls, waiting = parked()
     image = ImagePart(url="data:image/png;base64,AA==", detail="high", param="p")
-    assert calls.claim(continued(*TOLD, output("a", (image,)), output("b"))) is None
+    assert calls.claim(History(continued(*TOLD, output("a", (image,)), output("b")))) is None
     assert (waiting.alive, len(calls)) == (False, 0)
 
 
@@ -175,7 +177,7 @@ async def test_a_turn_whose_output_codex_would_bend_is_given_up() -> None:
 async def test_a_turn_whose_output_names_its_function_is_given_up(named: dict[str, str]) -> None:
     """Codex would leave the name out."""
     calls, waiting = parked()
-    assert calls.claim(continued(*TOLD, OUTPUTS[0], replace(OUTPUTS[1], **named))) is None
+    assert calls.claim(History(continued(*TOLD, OUTPUTS[0], replace(OUTPUTS[1], **named)))) is None
     assert (waiting.alive, len(calls)) == (False, 0)
 
 
@@ -183,14 +185,14 @@ async def test_a_namespace_may_be_missing_from_an_account_but_not_be_another() -
     made = replace(call("a"), namespace="functions")
     for told_as, goes_on in ((None, True), ("functions", True), ("crm", False)):
         calls, _ = parked(Leg(items=(made,), shown=("a",)))
-        claim = calls.claim(continued(replace(made, namespace=told_as), output("a")))
+        claim = calls.claim(History(continued(replace(made, namespace=told_as), output("a"))))
         assert (claim is not None) is goes_on
 
 
 async def test_outputs_that_the_gateway_gives_itself_go_along() -> None:
     alone = Leg(items=(call("a"), call("b")), shown=("a",), presets=(output("b", "Not run."),))
     calls, _ = parked(alone)
-    claim = calls.claim(continued(call("a"), output("a")))
+    claim = calls.claim(History(continued(call("a"), output("a"))))
     assert claim is not None
     assert claim.outputs == [output("a"), output("b", "Not run.")]
 
@@ -203,7 +205,7 @@ async def test_a_turn_that_nobody_comes_back_to_is_given_up_in_time() -> None:
             given_up.set()
 
     calls = ParkedTurns(ttl_s=0.01)
-    calls.park(ASKED, Leaving(ScriptedBackend([])), LEG)
+    calls.park(History(ASKED), Leaving(ScriptedBackend([])), LEG)
     async with asyncio.timeout(25):
         await given_up.wait()
     assert len(calls) == 0
@@ -213,7 +215,7 @@ async def test_the_oldest_turn_makes_room() -> None:
     calls = ParkedTurns(ttl_s=60)
     waiting = [thread() for _ in range(MOST_PARKED + 2)]
     for number, each in enumerate(waiting):
-        calls.park(ASKED, each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
+        calls.park(History(ASKED), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
     assert [each.alive for each in waiting] == [False, False, *[True] * MOST_PARKED]
     assert len(calls) == MOST_PARKED
     calls.close()
@@ -222,20 +224,22 @@ async def test_the_oldest_turn_makes_room() -> None:
 
 async def test_the_client_with_most_parked_turns_loses_the_oldest_of_its_own() -> None:
     calls, mine = ParkedTurns(ttl_s=60), thread()
-    calls.park(replace(ASKED, client="me"), mine, LEG)
+    calls.park(History(changed(ASKED, client="me")), mine, LEG)
     theirs = [thread() for _ in range(MOST_PARKED + 1)]
     for number, each in enumerate(theirs):
-        calls.park(replace(ASKED, client="them"), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
+        calls.park(
+            History(changed(ASKED, client="them")), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",))
+        )
     assert mine.alive
     assert [each.alive for each in theirs] == [False, False, *[True] * (MOST_PARKED - 1)]
     calls.close()
 
 
 async def test_parked_turns_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_calls, "MOST_PARKED_CHARACTERS", 1000)
+    monkeypatch.setattr(kept_threads, "MOST_PARKED_CHARACTERS", 1000)
     calls, waiting = ParkedTurns(ttl_s=60), [thread() for _ in range(3)]
     for number, each in enumerate(waiting):
-        calls.park(ASKED, each, Leg(items=(call(f"c{number}", "x" * 400),), shown=(f"c{number}",)))
+        calls.park(History(ASKED), each, Leg(items=(call(f"c{number}", "x" * 400),), shown=(f"c{number}",)))
     assert [each.alive for each in waiting] == [False, True, True]
     calls.close()
 
@@ -243,16 +247,16 @@ async def test_parked_turns_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch)
 async def test_a_parked_turn_holds_nothing_of_its_history() -> None:
     calls, large = ParkedTurns(ttl_s=60), "x" * 999
     held = sys.getrefcount(large)
-    calls.park(replace(ASKED, items=(said(large),), instructions=large), thread(), LEG)
+    calls.park(History(changed(ASKED, items=(said(large),), instructions=large)), thread(), LEG)
     assert sys.getrefcount(large) == held
-    following = replace(ASKED, items=(said(large), *LEG.items, *map(output, LEG.shown)), instructions=large)
-    assert calls.claim(following) is not None
+    following = changed(ASKED, items=(said(large), *LEG.items, *map(output, LEG.shown)), instructions=large)
+    assert calls.claim(History(following)) is not None
 
 
 async def test_a_dead_turn_is_not_counted_and_goes_before_one_that_waits() -> None:
     calls, waiting = ParkedTurns(ttl_s=60), [thread() for _ in range(MOST_PARKED + 1)]
     for number, each in enumerate(waiting):
-        calls.park(ASKED, each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
+        calls.park(History(ASKED), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
         waiting[1].alive = False
     assert waiting[0].alive
     assert len(calls) == MOST_PARKED
@@ -260,7 +264,7 @@ async def test_a_dead_turn_is_not_counted_and_goes_before_one_that_waits() -> No
 
 
 async def test_what_one_client_has_said_is_not_forgotten_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED", 3)
     calls = ParkedTurns(ttl_s=60)
     calls.remember("me", Leg(items=(call("mine"),), shown=("mine",)))
     for number in range(5):
@@ -272,23 +276,25 @@ async def test_what_one_client_has_said_is_not_forgotten_for_another(monkeypatch
 async def test_a_call_id_that_comes_again_gives_the_earlier_turn_up() -> None:
     calls, first = parked()
     second = thread()
-    calls.park(ASKED, second, LEG)
+    calls.park(History(ASKED), second, LEG)
     assert (first.alive, second.alive, len(calls)) == (False, True, 1)
 
 
 async def test_the_same_call_id_at_another_client_is_another_turn() -> None:
     calls, first = parked()
     second = thread()
-    calls.park(replace(ASKED, client="other"), second, LEG)
+    calls.park(History(changed(ASKED, client="other")), second, LEG)
     assert (first.alive, second.alive, len(calls)) == (True, True, 2)
-    claims = [calls.claim(replace(continued(*TOLD, *OUTPUTS), client=client)) for client in ("other", "", "third")]
+    claims = [
+        calls.claim(History(changed(continued(*TOLD, *OUTPUTS), client=client))) for client in ("other", "", "third")
+    ]
     assert [claim and claim.thread for claim in claims] == [second, first, None]
 
 
 @pytest.mark.parametrize("intervened", [False, True])
 async def test_a_turn_that_goes_on_knows_whether_the_gateway_spoke_in_it(intervened: bool) -> None:
     calls, _ = parked(dataclasses.replace(LEG, intervened=intervened))
-    claim = calls.claim(continued(*TOLD, *OUTPUTS))
+    claim = calls.claim(History(continued(*TOLD, *OUTPUTS)))
     assert claim is not None
     assert claim.intervened is intervened
 
@@ -296,8 +302,8 @@ async def test_a_turn_that_goes_on_knows_whether_the_gateway_spoke_in_it(interve
 async def test_deep_arguments_are_compared_as_they_are() -> None:
     deep = "[" * 100_000 + "]" * 100_000
     calls, _ = parked(Leg(items=(call("a", deep),), shown=("a",)))
-    assert calls.claim(continued(call("a", f"{deep} "), output("a"))) is None
-    assert calls.claim(continued(call("a", deep), output("a"))) is not None
+    assert calls.claim(History(continued(call("a", f"{deep} "), output("a")))) is None
+    assert calls.claim(History(continued(call("a", deep), output("a")))) is not None
 
 
 async def test_the_models_own_words_are_put_back_into_a_history() -> None:
@@ -336,10 +342,29 @@ async def test_outputs_of_other_calls_are_not_lost_when_words_are_put_back() -> 
     assert restored(calls, history) == (call("x"), said("hi"), *LEG.items, *OUTPUTS, output("x"))
 
 
-async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED", 1)
+async def test_the_output_of_another_call_stays_behind_the_leg() -> None:
     calls, _ = parked()
-    calls.park(ASKED, thread(), Leg(items=(THOUGHT, call("c")), shown=("c",)))
+    history: tuple[Item, ...] = (call("x"), said("hi"), *TOLD, OUTPUTS[0], output("x"), OUTPUTS[1])
+    assert restored(calls, history) == (*history[:2], *LEG.items, OUTPUTS[0], output("x"), OUTPUTS[1])
+
+
+async def test_a_reminder_of_the_gateway_is_not_expected_in_the_clients_history() -> None:
+    calls, _ = parked(Leg(items=(ANSWERED, said("Call now."), call("a")), shown=("a",), intervened=True))
+    assert calls.claim(History(continued(ANSWERED, call("a"), output("a")))) is not None
+
+
+async def test_a_turn_that_was_claimed_does_not_expire() -> None:
+    """Its timer would close the next turn with the same call id."""
+    calls, _ = parked()
+    (expiry,) = [kept.expiry for kept in calls._kept.values()]
+    assert calls.claim(History(continued(*TOLD, *OUTPUTS))) is not None
+    assert expiry.cancelled()
+
+
+async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED", 1)
+    calls, _ = parked()
+    calls.park(History(ASKED), thread(), Leg(items=(THOUGHT, call("c")), shown=("c",)))
     assert restored(calls, (*TOLD, *OUTPUTS)) == (*TOLD, *OUTPUTS)
     assert restored(calls, (call("c"), output("c"))) == (THOUGHT, call("c"), output("c"))
 
@@ -357,7 +382,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_is_remembered_is_bounded_in_size(
     monkeypatch: pytest.MonkeyPatch, sizes: list[int], known: list[bool]
 ) -> None:
-    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED_CHARACTERS", 1000)
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED_CHARACTERS", 1000)
     calls = ParkedTurns(ttl_s=60)
     for number, size in enumerate(sizes):
         calls.remember("me", Leg(items=(call(f"c{number}", "x" * size),), shown=(f"c{number}",)))
@@ -365,7 +390,7 @@ async def test_what_is_remembered_is_bounded_in_size(
 
 
 async def test_what_is_remembered_again_takes_its_room_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_calls, "MOST_REMEMBERED_CHARACTERS", 1000)
+    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED_CHARACTERS", 1000)
     calls = ParkedTurns(ttl_s=60)
     for call_id in ("a", "b", "b", "b"):
         calls.remember("me", Leg(items=(call(call_id, "x" * 400),), shown=(call_id,)))
@@ -380,14 +405,14 @@ async def test_a_long_history_is_put_right_without_comparing_all_with_all(monkey
         thought, made = replace(THOUGHT, encrypted=f"SECRET {number}"), call(f"c{number}")
         calls.remember("", Leg(items=(thought, made), shown=(made.call_id,)))
         history += [thought, made, output(made.call_id)]
-    equal = AsSeen.__eq__
+    equal = ModelVisible.__eq__
 
-    def counted(self: AsSeen, other: object) -> bool:
+    def counted(self: ModelVisible, other: object) -> bool:
         nonlocal compared
         compared += 1
         return equal(self, other)
 
-    monkeypatch.setattr(AsSeen, "__eq__", counted)
+    monkeypatch.setattr(ModelVisible, "__eq__", counted)
     result = restored(calls, tuple(history))
     assert compared <= 5 * rounds
     assert result == tuple(history)

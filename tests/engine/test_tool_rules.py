@@ -10,7 +10,8 @@ from tests.engine.scripted_backend import (
     ScriptedThread,
     saying,
 )
-from turnbridge.engine.parked_turns import Leg
+from tests.support.turn_requests import changed, turn_request
+from turnbridge.engine.history_match import Leg
 from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
 from turnbridge.turn.errors import OutputRejected, UpstreamFailed
 from turnbridge.turn.events import (
@@ -37,7 +38,6 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ TOOL = Tool(
     parameters={"type": "object", "properties": {"n": {"type": "integer"}}},
     strict=True,
 )
-ASKED = TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),), tools=(TOOL,))
+ASKED = turn_request(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),), tools=(TOOL,))
 USAGE = Usage(input=10, cached=2, output=5, reasoning=1)
 
 
@@ -101,7 +101,7 @@ async def test_a_search_keeps_its_place_among_what_the_model_said() -> None:
 
 async def test_a_client_that_runs_one_call_at_a_time_is_given_the_first() -> None:
     events, rules, _ = await applied(
-        replace(ASKED, parallel_calls=False), [[called("a"), called("b"), CallsAwaited(USAGE)]]
+        changed(ASKED, parallel_calls=False), [[called("a"), called("b"), CallsAwaited(USAGE)]]
     )
     assert events == [called("a"), CallsAwaited(USAGE)]
     not_run = FunctionCallOutput(call_id="b", output=NOT_RUN_ALONE)
@@ -138,7 +138,7 @@ async def test_what_was_said_beside_calls_that_cannot_be_corrected_is_passed_on(
 
 async def test_what_was_said_in_place_of_a_required_call_is_passed_on() -> None:
     said: list[TurnEvent] = [*WORDS, TurnCompleted(USAGE)]
-    events, _, _ = await applied(replace(ASKED, must_call=True), [said], [said])
+    events, _, _ = await applied(changed(ASKED, must_call=True), [said], [said])
     assert events[:-1] == [*WORDS, *WORDS]
 
 
@@ -154,7 +154,7 @@ async def test_a_model_that_does_not_learn_fails_with_the_usage_of_its_correctio
 
 async def test_a_reminder_is_recorded_and_counted() -> None:
     events, rules, backend = await applied(
-        replace(ASKED, must_call=True), saying("No.", usage=USAGE), [[called("a"), CallsAwaited(USAGE)]]
+        changed(ASKED, must_call=True), saying("No.", usage=USAGE), [[called("a"), CallsAwaited(USAGE)]]
     )
     assert events[-2:] == [called("a"), CallsAwaited(USAGE + USAGE)]
     reminder = Message(role="user", parts=(TextPart(text=CALL_NOW),))
@@ -166,7 +166,7 @@ async def test_a_reminder_is_recorded_and_counted() -> None:
 async def test_a_search_meets_the_demand_for_a_call_and_is_remembered() -> None:
     search = WebSearchDone("ws", {"type": "search", "query": "q"})
     ending: list[TurnEvent] = [MessageDone("m", None, "Found."), TurnCompleted(USAGE)]
-    events, rules, backend = await applied(replace(ASKED, must_call=True), [[search], ending])
+    events, rules, backend = await applied(changed(ASKED, must_call=True), [[search], ending])
     assert events == [search, *ending]
     assert backend.added == [()]
     action: JsonObject = {"type": "search", "query": "q"}

@@ -14,6 +14,7 @@ from tests.engine.scripted_backend import (
     runner_on,
     saying,
 )
+from tests.support.turn_requests import changed, turn_request
 from turnbridge.engine.structured_output import Conformance, repair_instruction
 from turnbridge.engine.turn_clock import Patience
 from turnbridge.turn.errors import (
@@ -56,9 +57,9 @@ def words(text: str, role: str = "user") -> Message:
     return Message(role=role, parts=(TextPart(text=text),))  # type: ignore[arg-type]  # One of the roles.
 
 
-ASKED = TurnRequest(model="m", items=(words("one two"),), instructions="three")
-STREAMED = replace(ASKED, streamed=True)
-AS_JSON = replace(ASKED, output=AnyJsonObject())
+ASKED = turn_request(model="m", items=(words("one two"),), instructions="three")
+STREAMED = changed(ASKED, streamed=True)
+AS_JSON = changed(ASKED, output=AnyJsonObject())
 
 
 @asynccontextmanager
@@ -97,7 +98,7 @@ async def test_the_model_is_shown_what_media_the_request_points_at() -> None:
     backend = ScriptedBackend([saying("ok")])
     await events_of(
         backend,
-        replace(
+        changed(
             ASKED,
             items=(
                 Message(role="user", parts=(TextPart(text="see"), inline, linked, file)),
@@ -126,7 +127,7 @@ async def test_media_that_cannot_be_had_fails_the_turn_before_codex_is_asked() -
     backend = ScriptedBackend([saying("never")])
     picture = Message(role="user", parts=(ImagePart(url="https://example.test/a.png", param="p"),))
     async with aclosing(
-        runner_on(backend, media=NoMedia()).start(replace(ASKED, items=(picture,))).events()
+        runner_on(backend, media=NoMedia()).start(changed(ASKED, items=(picture,))).events()
     ) as batches:
         assert [batch async for batch in batches] == [[TurnFailed(refusal)]]
     assert backend.opened == []
@@ -138,8 +139,8 @@ async def test_media_that_cannot_be_had_fails_the_turn_before_codex_is_asked() -
 @pytest.mark.parametrize(
     ("request_", "said", "ending"),
     [
-        (replace(ASKED, stop=("END",)), "four five ", TurnCompleted),
-        (replace(ASKED, max_output_tokens=3), "four five", TurnIncomplete),
+        (changed(ASKED, stop=("END",)), "four five ", TurnCompleted),
+        (changed(ASKED, max_output_tokens=3), "four five", TurnIncomplete),
     ],
     ids=["stop sequence", "token limit"],
 )
@@ -160,20 +161,20 @@ async def test_an_answer_that_is_cut_off_is_interrupted_before_its_end_is_handed
 
 
 async def test_pieces_that_might_become_a_stop_sequence_are_held_back_and_then_told() -> None:
-    events = await events_of(ScriptedBackend([saying("four ", "E", "N", "T", "!")]), replace(ASKED, stop=("END",)))
+    events = await events_of(ScriptedBackend([saying("four ", "E", "N", "T", "!")]), changed(ASKED, stop=("END",)))
     told = [TextDelta("m", "four "), TextDelta("m", "ENT"), TextDelta("m", "!")]
     assert events == [MessageStarted("m", None), *told, MessageDone("m", None, "four ENT!"), TurnCompleted(USAGE)]
 
 
 async def test_an_answer_that_keeps_within_its_limits_has_the_exact_usage() -> None:
     backend = ScriptedBackend([saying("four ", "five")])
-    events = await events_of(backend, replace(ASKED, stop=("END",), max_output_tokens=3))
+    events = await events_of(backend, changed(ASKED, stop=("END",), max_output_tokens=3))
     assert events[-1] == TurnCompleted(USAGE)
 
 
 async def test_what_was_said_before_a_reminder_is_counted_once_when_the_answer_is_cut_off_after_it() -> None:
     backend = ScriptedBackend([saying("No."), saying("four five six")])
-    events = await events_of(backend, replace(ASKED, must_call=True, max_output_tokens=4))
+    events = await events_of(backend, changed(ASKED, must_call=True, max_output_tokens=4))
     counted = USAGE + Usage(input=5, output=WordTokenizer().count("four "), estimated=True)
     assert events[-1] == TurnIncomplete("max_output_tokens", counted)
 
@@ -215,14 +216,14 @@ def failure(event: TurnEvent) -> tuple[type[GatewayError], str, Usage]:
 @pytest.mark.parametrize("output", [SCHEMA, AnyJsonObject()], ids=["schema", "object"])
 async def test_an_answer_that_conforms_is_handed_on(streamed: bool, output: AnyJsonObject | JsonOfSchema) -> None:
     backend = ScriptedBackend([saying('{"x"', ": 1}")])
-    events = await events_of(backend, replace(ASKED, output=output, streamed=streamed))
+    events = await events_of(backend, changed(ASKED, output=output, streamed=streamed))
     assert events == [event for batch in saying('{"x"', ": 1}") for event in batch]
     assert backend.opened[0].items == ASKED.items
 
 
 async def test_a_schema_that_the_provider_cannot_enforce_is_put_into_words() -> None:
     backend = ScriptedBackend([saying(GOOD)])
-    await events_of(backend, replace(ASKED, output=replace(SCHEMA, enforced=False)))
+    await events_of(backend, changed(ASKED, output=replace(SCHEMA, enforced=False)))
     told, *asked = backend.opened[0].items
     assert tuple(asked) == ASKED.items
     assert told == words(
@@ -240,7 +241,7 @@ async def test_narration_is_no_part_of_the_answer_that_must_conform() -> None:
 
 async def test_an_answer_that_does_not_conform_is_repaired_once_on_the_same_thread() -> None:
     backend = ScriptedBackend([saying(BAD), saying(GOOD)])
-    events = await events_of(backend, replace(ASKED, output=SCHEMA))
+    events = await events_of(backend, changed(ASKED, output=SCHEMA))
     assert events == [event for batch in saying(GOOD, usage=USAGE + USAGE) for event in batch]
     assert len(backend.opened) == 1
     assert backend.added == [(), [words(repair_instruction(PROBLEM))]]
@@ -248,7 +249,7 @@ async def test_an_answer_that_does_not_conform_is_repaired_once_on_the_same_thre
 
 async def test_an_answer_that_repair_does_not_help_is_rejected() -> None:
     backend = ScriptedBackend([saying("no"), saying(BAD)])
-    events = await events_of(backend, replace(ASKED, output=SCHEMA))
+    events = await events_of(backend, changed(ASKED, output=SCHEMA))
     assert failure(events[-1]) == rejected(PROBLEM, USAGE + USAGE)
 
 
@@ -263,7 +264,7 @@ BROKEN = UpstreamFailed("gone")
         ([[TurnFailed(BROKEN, USAGE)]], AS_JSON, TurnFailed(BROKEN, USAGE + USAGE)),
         (
             saying("four five six"),
-            replace(AS_JSON, max_output_tokens=1),
+            changed(AS_JSON, max_output_tokens=1),
             TurnIncomplete("max_output_tokens", USAGE + CUT_OFF),
         ),
     ],
@@ -278,7 +279,7 @@ async def test_however_a_repair_ends_its_usage_has_both_attempts(
 
 async def test_a_streamed_answer_that_does_not_conform_fails_at_its_end() -> None:
     backend = ScriptedBackend([saying('{"y"', ": 1}")])
-    async with running(backend, replace(ASKED, output=SCHEMA, streamed=True)) as batches:
+    async with running(backend, changed(ASKED, output=SCHEMA, streamed=True)) as batches:
         got = [batch async for batch in batches]
     expected = saying('{"y"', ": 1}")
     assert (got[:-1], got[-1][:-1]) == (expected[:-1], expected[-1][:-1])
@@ -289,7 +290,7 @@ async def test_a_streamed_answer_that_does_not_conform_fails_at_its_end() -> Non
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_json_before_a_stop_sequence_conforms(streamed: bool) -> None:
     backend = ScriptedBackend([saying('{"x": 1}', "\n\nThat is it.")])
-    events = await events_of(backend, replace(AS_JSON, stop=("\n\n",), streamed=streamed))
+    events = await events_of(backend, changed(AS_JSON, stop=("\n\n",), streamed=streamed))
     assert isinstance(events[-1], TurnCompleted)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == '{"x": 1}'
 
@@ -297,7 +298,7 @@ async def test_json_before_a_stop_sequence_conforms(streamed: bool) -> None:
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_json_that_a_stop_sequence_cuts_is_neither_repaired_nor_refused(streamed: bool) -> None:
     backend = ScriptedBackend([saying('{"x": ', "1 STOP }")])
-    events = await events_of(backend, replace(AS_JSON, stop=("STOP",), streamed=streamed))
+    events = await events_of(backend, changed(AS_JSON, stop=("STOP",), streamed=streamed))
     assert isinstance(events[-1], TurnCompleted)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == '{"x": 1 '
     assert len(backend.added) == 1
@@ -306,7 +307,7 @@ async def test_json_that_a_stop_sequence_cuts_is_neither_repaired_nor_refused(st
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_an_answer_that_is_incomplete_need_not_conform(streamed: bool) -> None:
     backend = ScriptedBackend([saying('{"x": ', "12345", " }")])
-    events = await events_of(backend, replace(AS_JSON, max_output_tokens=2, streamed=streamed))
+    events = await events_of(backend, changed(AS_JSON, max_output_tokens=2, streamed=streamed))
     assert isinstance(events[-1], TurnIncomplete)
     assert len(backend.added) == 1
 
@@ -372,7 +373,7 @@ async def test_a_whole_answer_is_begun_again_however_far_it_had_come() -> None:
 async def test_a_schema_that_is_none_fails_the_turn_and_gives_the_conversation_up(streamed: bool) -> None:
     nonsense = replace(SCHEMA, schema={"type": "nonsense"})
     backend = ScriptedBackend([saying(GOOD)])
-    *_, ended = await events_of(backend, replace(ASKED, output=nonsense, streamed=streamed))
+    *_, ended = await events_of(backend, changed(ASKED, output=nonsense, streamed=streamed))
     assert failure(ended)[0] is InvalidRequest
     assert backend.running == 0
 
@@ -395,7 +396,7 @@ async def test_a_defect_is_not_dressed_up_as_a_failed_turn_and_still_gives_the_c
     backend = ScriptedBackend([saying("four five")])
     runner = runner_on(backend, tokenizer=Defective())
     with pytest.raises(LookupError):
-        async with aclosing(runner.start(replace(ASKED, max_output_tokens=1)).events()) as batches:
+        async with aclosing(runner.start(changed(ASKED, max_output_tokens=1)).events()) as batches:
             [batch async for batch in batches]
     assert backend.running == 0
 
@@ -417,7 +418,7 @@ async def test_a_turn_that_takes_too_long_fails_and_is_given_up(patience: Patien
     assert (error, words in message, backend.running) == (TurnTimeout, True, 0)
 
 
-@pytest.mark.parametrize("request_", [ASKED, AS_JSON, replace(ASKED, stop=("10}}",))], ids=["text", "json", "stop"])
+@pytest.mark.parametrize("request_", [ASKED, AS_JSON, changed(ASKED, stop=("10}}",))], ids=["text", "json", "stop"])
 async def test_a_model_that_speaks_is_not_silent(request_: TurnRequest) -> None:
     """Also while its words are held back to be checked."""
     turn = saying("{", '"a"', ": ", "1", "0", "}")

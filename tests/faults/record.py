@@ -10,6 +10,7 @@ from pathlib import Path
 
 import codex_cli_bin
 
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.protocol.encode import (
     initialize_params,
     inject_items_params,
@@ -25,11 +26,10 @@ from turnbridge.turn.items import (
     Message,
     TextPart,
 )
-from turnbridge.turn.request import TurnRequest
 
 RECORDED = Path(__file__).with_name("recorded.json")
 MODEL = "gpt-5.5"
-REQUEST = TurnRequest(model=MODEL, items=(Message(role="user", parts=(TextPart(text="Hello"),)),))
+REQUEST = turn_request(model=MODEL, items=(Message(role="user", parts=(TextPart(text="Hello"),)),))
 # Codex's own limit on a line is far beyond any of these.
 LONGEST_LINE = 16 * 1024 * 1024
 

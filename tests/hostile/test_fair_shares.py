@@ -11,7 +11,7 @@ import pytest
 from soak.asking import CHAT, RESPONSES
 from soak.patience import until
 from tests.hostile.site import Site, repeat, running_site
-from turnbridge.engine.parked_turns import MOST_PARKED
+from turnbridge.engine.kept_threads import MOST_PARKED
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,

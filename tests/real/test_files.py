@@ -124,7 +124,7 @@ async def test_a_file_that_cannot_be_carried_is_refused_and_named(
 async def test_a_file_beyond_what_one_request_may_bring_in_is_refused_and_named(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ready_items, "BROUGHT_IN_LIMIT", len(CSV))
+    monkeypatch.setattr(ready_items, "LOADED_LIMIT", len(CSV))
     part = {"file_data": encoded(CSV), "filename": "a.csv"}
     refused = ("file_too_large", "input[0].content[1]")
     assert await refusal(bridge, "responses", file_part("responses", **part)) == refused

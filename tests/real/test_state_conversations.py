@@ -155,7 +155,7 @@ async def test_responses_are_added_to_their_conversation(kept: Bridge) -> None:
     assert again.to_dict() == first.to_dict()
     # An object with the id means the same.
     _, way = await respond(kept, "second", conversation={"id": made.id})
-    assert way == ("warm" if kept.gateway.warm._rules.most else "replayed")
+    assert way == ("warm" if kept.gateway.warm.most else "replayed")
     remember: JsonObject = {
         "type": "message",
         "role": "developer",

@@ -49,7 +49,7 @@ async def kept(
 
 def goes_on(bridge: Bridge) -> str:
     """Return how a request is served that only adds something."""
-    return "warm" if bridge.gateway.warm._rules.most > 0 else "replayed"
+    return "warm" if bridge.gateway.warm.most > 0 else "replayed"
 
 
 def output(call_id: str, weather: str) -> JsonObject:

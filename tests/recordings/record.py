@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from codex_cli_bin import bundled_codex_path
 
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, turn_start_params
@@ -40,7 +41,6 @@ from turnbridge.scripted_model.replies import (
 )
 from turnbridge.scripted_model.server import ScriptedModel, in_order
 from turnbridge.turn.items import ImagePart, Message, TextPart
-from turnbridge.turn.request import TurnRequest
 
 HERE = Path(__file__).parent
 
@@ -52,7 +52,7 @@ IMAGE = (
 )
 BROKEN_IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
-ASKED = TurnRequest(
+ASKED = turn_request(
     model="gpt-5.5",
     items=(
         Message(role="developer", parts=(TextPart(text="Be kind."),)),

@@ -15,11 +15,11 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.values import (
+    canonical_json,
+    normalized_json,
     replace,
-    rewritten,
-    seen,
     size,
-    written,
+    visible,
 )
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -58,14 +58,14 @@ def nested(depth: int) -> Json:
     ],
 )
 def test_json_is_rewritten_in_one_way_and_any_other_text_is_left_as_it_is(text: str, expected: str) -> None:
-    assert rewritten(text) == expected
+    assert normalized_json(text) == expected
 
 
 def test_values_that_the_model_cannot_tell_apart_are_seen_alike() -> None:
     image = ImagePart(url="u", param="input[0]")
     message = Message(role="user", parts=(TextPart(text="a"), image), id="msg_1")
     again = Message(role="user", parts=(TextPart(text="a"), replace(image, param="input[9]")), id="msg_2")
-    assert seen((message,)) == seen((again,))
+    assert canonical_json(visible((message,))) == canonical_json(visible((again,)))
 
 
 def test_values_that_the_model_can_tell_apart_are_not_seen_alike() -> None:
@@ -80,11 +80,11 @@ def test_values_that_the_model_can_tell_apart_are_not_seen_alike() -> None:
         RawItem(item={"u": 1}),
         RawItem(item={"u": True}),
     )
-    assert len({seen(value) for value in values}) == len(values)
+    assert len({canonical_json(visible(value)) for value in values}) == len(values)
 
 
 def test_what_python_takes_for_equal_differs_in_writing() -> None:
-    assert len({written({"const": value}) for value in (1, True, 1.0)}) == 3
+    assert len({canonical_json({"const": value}) for value in (1, True, 1.0)}) == 3
 
 
 @pytest.mark.parametrize(

@@ -113,14 +113,15 @@ class Generation:
                 param=turn.ignored[0],
             )
         catalog = await self.models.catalog()
-        choice = catalog.resolve(turn.model)
-        if turn.effort is not None:
-            catalog.check_effort(choice.model, turn.effort, param=effort_param)
+        spec = turn.spec
+        choice = catalog.resolve(spec.model)
+        if spec.effort is not None:
+            catalog.check_effort(choice.model, spec.effort, param=effort_param)
         settled = replace(
             turn,
-            client=client_of(request.scope),
-            model=choice.model.id,
-            effort=turn.effort or choice.effort,
+            spec=replace(
+                spec, client=client_of(request.scope), model=choice.model.id, effort=spec.effort or choice.effort
+            ),
             # Calls in the text are answered in the text too, so nothing waits for their outputs.
             awaits_outputs=turn.awaits_outputs and mode == "openai-json",
         )
@@ -132,7 +133,7 @@ class Generation:
         return Run(
             [self._runner.start(turn) for _ in range(choices)],
             encoder,
-            self._admission.admitted(turn.client, choices, partial(size, turn)),
+            self._admission.admitted(turn.spec.client, choices, partial(size, turn)),
             at_once=self._admission.at_once(choices),
             reshape=None if settled.mode == "openai-json" else calls_as_text,
             on_output=context_of(request.scope).mark_first_output,

@@ -41,7 +41,7 @@ from turnbridge.turn.items import (
     Message,
     TextPart,
 )
-from turnbridge.turn.request import Tool, TurnRequest
+from turnbridge.turn.request import ThreadSpec, Tool, TurnRequest
 
 log = structlog.get_logger(__name__)
 
@@ -240,15 +240,13 @@ async def _ask(worker: Worker, request: TurnRequest) -> BackendUnavailable | Non
         problem = "the turn took too long."
     except GatewayError as error:
         problem = error.message
-    return BackendUnavailable(f"Codex could not be checked with {request.model}: {problem}")
+    return BackendUnavailable(f"Codex could not be checked with {request.spec.model}: {problem}")
 
 
 def _request(model: str, pictures: Sequence[ImagePart] = PICTURES) -> TurnRequest:
     return TurnRequest(
-        model=model,
-        instructions=INSTRUCTIONS,
+        spec=ThreadSpec(model=model, instructions=INSTRUCTIONS, tools=(TOOL,)),
         items=(Message(role="user", parts=(TextPart(text=QUESTION), *pictures)),),
-        tools=(TOOL,),
     )
 
 

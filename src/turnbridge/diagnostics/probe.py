@@ -35,7 +35,7 @@ from turnbridge.turn.items import (
     Message,
     TextPart,
 )
-from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.request import ThreadSpec, TurnRequest
 
 # As much of a message as a line of a wide terminal holds.
 SHOWN_CHARACTERS = 160
@@ -238,7 +238,7 @@ async def _run(settings: Settings, provider: str | None, prompt: str, tell: Call
 async def _one_turn(worker: Worker, prompt: str, outcome: Outcome) -> None:
     model = worker.default_model or _default(worker)
     message = Message(role="user", parts=(TextPart(text=prompt),))
-    request = TurnRequest(model=model, items=(message,), streamed=True)
+    request = TurnRequest(spec=ThreadSpec(model=model), items=(message,), streamed=True)
     began = time.perf_counter()
     thread = await open_thread(worker, request)
     try:

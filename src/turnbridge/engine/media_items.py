@@ -1,24 +1,16 @@
-"""The items of a request as Codex can carry them: what they only point at is brought in."""
+"""The items of a request as Codex can carry them: images and files that they link to are loaded into them."""
 
 import asyncio
 import json
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from turnbridge.engine.ports import MediaLoader
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import (
-    FilePart,
-    FunctionCallOutput,
-    ImagePart,
-    Item,
-    Message,
-    Part,
-    TextPart,
-)
+from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import JsonOfSchema, TurnRequest
 from turnbridge.turn.values import replace
 
-BROUGHT_IN_LIMIT = 128 * 1024 * 1024
+LOADED_LIMIT = 128 * 1024 * 1024
 """Bytes of JSON that the images and files of one request may become: 96 MB of images, since base64 adds a third.
 
 All of it goes to Codex, and comes back, in one line with the body. This is half of the longest line that is read; the
@@ -28,87 +20,80 @@ other half is for the body, which takes an eighth of it unless its limit is rais
 TEXT_LIMIT = 16 * 1024 * 1024
 """Bytes of JSON that the files of one request may become: some million tokens, more than any context window has.
 
-Unlike images, their text has characters to escape, which takes ten times as long to write as others.
+Unlike images, their text has characters to escape, which takes ten times as long to encode as others.
 """
 
-BROUGHT_IN_AT_ONCE = 8
+CONCURRENT_LOADS = 8
 """Images and files of one request: enough that no host's delay counts much, and each may take 100 MB for a moment."""
 
-BROUGHT_IN_WITHIN_S = 60.0
-"""Seconds for all of them together: the clock of a turn begins after that."""
+LOAD_TIMEOUT_S = 60.0
+"""Seconds for all images together: the clock of a turn begins after that."""
 
 
 async def ready_items(request: TurnRequest, media: MediaLoader) -> tuple[Item, ...]:
-    """Return the items with every image and file inside them, and the schema if Codex cannot carry it."""
-    intake = _Intake(media)
-    # Most items are text, and long histories have many of them: those are not looked into any further.
-    items = tuple([item if _is_ready(item) else await _ready_item(item, intake) for item in request.items])
-    output = request.output
+    """Return the items with every image and file inside them, and the schema if the provider cannot enforce it."""
+    loads = _Loads(media)
+    # Most items are text, and long histories have many of them.
+    items = tuple([item if _is_text_message(item) else await loads.item(item) for item in request.items])
+    output = request.spec.output
     if isinstance(output, JsonOfSchema) and not output.enforced:
         return (_schema_message(output), *items)
     return items
 
 
-async def _ready_item(item: Item, intake: "_Intake") -> Item:
-    if isinstance(item, Message):
-        return replace(item, parts=await _ready_parts(item.parts, intake))
-    if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
-        parts = await _ready_parts(item.output, intake)
-        # One text is the same to the model as a string, and the one form that Codex gives to both.
-        return replace(item, output=parts[0].text if _is_one_text(parts) else parts)
-    return item
-
-
-async def _ready_parts(parts: tuple[Part, ...], intake: "_Intake") -> tuple[Part, ...]:
-    if _all_text(parts):
-        return parts
-    tasks = [asyncio.create_task(_ready_part(part, intake)) for part in parts]
-    try:
-        return tuple(await asyncio.gather(*tasks))
-    finally:
-        # Once one is refused, nobody waits for the others.
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-
-async def _ready_part(part: Part, intake: "_Intake") -> Part:
-    if isinstance(part, ImagePart) and not part.url.startswith("data:"):
-        return replace(part, url=await intake.image(part))
-    if isinstance(part, FilePart):
-        return TextPart(text=await intake.file_text(part))
-    return part
-
-
-class _Intake:
-    """Brings in the images and files of one request, within what all of them may take together."""
+class _Loads:
+    """Loads the images and files of one request, within the limits for all of them together."""
 
     def __init__(self, media: MediaLoader) -> None:
         self._media = media
-        self._places = asyncio.Semaphore(BROUGHT_IN_AT_ONCE)
-        self._left = BROUGHT_IN_LIMIT
+        self._slots = asyncio.Semaphore(CONCURRENT_LOADS)
+        self._left = LOADED_LIMIT
         self._text_left = TEXT_LIMIT
-        self._end = asyncio.get_running_loop().time() + BROUGHT_IN_WITHIN_S
+        self._deadline = asyncio.get_running_loop().time() + LOAD_TIMEOUT_S
 
-    async def image(self, part: ImagePart) -> str:
+    async def item(self, item: Item) -> Item:
+        if isinstance(item, Message):
+            return replace(item, parts=await self._parts(item.parts))
+        if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
+            parts = await self._parts(item.output)
+            # One text is the same to the model as a string, and Codex gives both the same form.
+            only = parts[0] if len(parts) == 1 else None
+            return replace(item, output=only.text if isinstance(only, TextPart) else parts)
+        return item
+
+    async def _parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        if _all_text(parts):
+            return parts
+        tasks = [asyncio.create_task(self._part(part)) for part in parts]
         try:
-            async with asyncio.timeout_at(self._end), self._places:
+            return tuple(await asyncio.gather(*tasks))
+        finally:
+            # If one fails, the others are not needed.
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _part(self, part: Part) -> Part:
+        if isinstance(part, ImagePart) and not part.url.startswith("data:"):
+            return replace(part, url=await self._image(part))
+        return TextPart(text=await self._file_text(part)) if isinstance(part, FilePart) else part
+
+    async def _image(self, part: ImagePart) -> str:
+        try:
+            async with asyncio.timeout_at(self._deadline), self._slots:
                 url = await self._media.image(part.url, param=part.param)
         except TimeoutError:
-            raise InvalidRequest(
-                f"The images of the request could not all be fetched within {BROUGHT_IN_WITHIN_S:g} seconds.",
-                code="invalid_image_url",
-                param=part.param,
-            ) from None
+            problem = f"The images of the request could not all be fetched within {LOAD_TIMEOUT_S:g} seconds."
+            raise InvalidRequest(problem, code="invalid_image_url", param=part.param) from None
         self._count(len(url), "image", part.param)
         return url
 
-    async def file_text(self, part: FilePart) -> str:
-        async with self._places:
+    async def _file_text(self, part: FilePart) -> str:
+        async with self._slots:
             text = await self._media.file_text(part)
         # A control character is six bytes of JSON. In a thread, since there may be megabytes of them.
-        written = await asyncio.to_thread(_written_bytes, text)
-        self._text_left -= written
+        encoded = await asyncio.to_thread(lambda: len(json.dumps(text, ensure_ascii=False).encode()))
+        self._text_left -= encoded
         if self._text_left < 0:
             raise InvalidRequest(
                 f"With this file, the text of the request's files exceeds {TEXT_LIMIT // 2**20} MB, written as JSON. "
@@ -116,7 +101,7 @@ class _Intake:
                 code="file_too_large",
                 param=part.param,
             )
-        self._count(written, "file", part.param)
+        self._count(encoded, "file", part.param)
         return text
 
     def _count(self, size: int, kind: Literal["image", "file"], param: str) -> None:
@@ -124,17 +109,13 @@ class _Intake:
         if self._left < 0:
             raise InvalidRequest(
                 f"With this {kind}, the images and files that the gateway brings in for the request exceed "
-                f"{BROUGHT_IN_LIMIT // 2**20} MB, written as base64 or JSON. Send fewer, or smaller ones.",
+                f"{LOADED_LIMIT // 2**20} MB, written as base64 or JSON. Send fewer, or smaller ones.",
                 code=f"{kind}_too_large",
                 param=param,
             )
 
 
-def _written_bytes(text: str) -> int:
-    return len(json.dumps(text, ensure_ascii=False).encode())
-
-
-def _is_ready(item: Item) -> bool:
+def _is_text_message(item: Item) -> bool:
     return isinstance(item, Message) and _all_text(item.parts)
 
 
@@ -142,12 +123,8 @@ def _all_text(parts: tuple[Part, ...]) -> bool:
     return all(isinstance(part, TextPart) for part in parts)
 
 
-def _is_one_text(parts: tuple[Part, ...]) -> TypeGuard[tuple[TextPart]]:
-    return len(parts) == 1 and isinstance(parts[0], TextPart)
-
-
 def _schema_message(output: JsonOfSchema) -> Message:
-    """Return the words for a schema that the provider would refuse to enforce (it is not of the strict subset)."""
+    """Return a message with a schema outside the strict subset, which the provider would refuse."""
     about = f" ({output.description})" if output.description else ""
     schema = json.dumps(output.schema, ensure_ascii=False)
     text = f"Answer only with JSON named `{output.name}`{about} that conforms to this JSON Schema:\n{schema}"

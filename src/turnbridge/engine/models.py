@@ -1,21 +1,21 @@
-"""How a client's name for a model becomes one of Codex's models and an effort."""
+"""Resolves a client's model name to a model of Codex and an effort."""
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from turnbridge.engine.ports import Model
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
 
-# OpenAI's models take them, but Codex does not offer them to people. OpenAI's own agent SDK asks for `none` unasked.
+# OpenAI's models accept them, but Codex does not list them. OpenAI's agent SDK sends `none` by default.
 UNLISTED_EFFORTS = ("none", "minimal")
-# No model has a longer name, and to look for similar ones takes time by its square.
+# No model has a longer name, and the search for similar ones takes quadratic time.
 LONGEST_SHOWN = 200
-# Short forms of efforts that people append to a model's name, as in `gpt-5.5-xh`.
+# Abbreviated efforts at the end of a model's name, as in `gpt-5.5-xh`.
 EFFORT_SUFFIXES = {"l": "low", "m": "medium", "h": "high", "xh": "xhigh"}
 
-# Names that users of the earlier proxy have in their clients. None, or a model that Codex no longer offers,
-# stands for the default model: the answer's `x-turnbridge-model` header says which one served it.
+# Names that clients of the earlier proxy are configured with. None, or a model that Codex no longer offers, is the
+# default model; the header `x-turnbridge-model` of the answer names it.
 INHERITED_NAMES: Mapping[str, str | None] = {
     "codex-5": None,
     "codev-5": None,
@@ -28,16 +28,15 @@ INHERITED_NAMES: Mapping[str, str | None] = {
 INHERITED_LOCAL = "gpt-5.2-local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChoice:
-    """What a client's model name stands for; `effort` is set if the name implies one."""
+class ModelChoice(NamedTuple):
+    """What a client's model name resolves to; `effort` is set if the name implies one."""
 
     model: Model
     effort: str | None
 
 
 class ModelCatalog:
-    """The models that can be asked for, by their own names and by every alias."""
+    """The models of Codex, by their names and aliases."""
 
     def __init__(self, models: Sequence[Model], *, default: str | None, aliases: Mapping[str, str]) -> None:
         self._models = tuple(models)
@@ -47,16 +46,16 @@ class ModelCatalog:
         self._default = self._default_model()
 
     def listed(self) -> list[Model]:
-        """Return the models to advertise: the visible ones, and the default even if hidden."""
+        """Return the visible models, and the default model even if it is hidden."""
         return [model for model in self._models if not model.hidden or model is self._default]
 
     def aliases(self) -> dict[str, Model]:
-        """Return the user's own names that stand for a model; one whose model Codex does not offer is left out."""
+        """Return the models of the configured aliases, without those that Codex does not offer."""
         chosen = {name: self._known(target.lower()) for name, target in sorted(self._aliases.items())}
         return {name: choice.model for name, choice in chosen.items() if choice is not None}
 
     def resolve(self, name: str) -> ModelChoice:
-        """Return the model and effort that a client's name stands for."""
+        """Return the model and effort of a client's model name."""
         wanted = name.strip().lower()
         target = self._aliases.get(wanted)
         choice = self._known(target.lower() if target is not None else wanted)
@@ -65,7 +64,7 @@ class ModelCatalog:
         return choice
 
     def check_effort(self, model: Model, effort: str, *, param: str) -> None:
-        """Refuse an effort that the model does not advertise, unless its provider may well take it."""
+        """Raise if the model does not list an effort, and its provider does not accept it either."""
         if model.efforts and effort not in model.efforts and effort not in UNLISTED_EFFORTS:
             supported = ", ".join(f"'{known}'" for known in model.efforts)
             raise InvalidRequest(
@@ -76,29 +75,25 @@ class ModelCatalog:
             )
 
     def _known(self, name: str) -> ModelChoice | None:
-        if model := self._by_id.get(name):
-            return ModelChoice(model=model, effort=None)
-        if name == INHERITED_LOCAL and (model := self._inherited("gpt-5.2")):
-            return ModelChoice(model=model, effort="low")
-        if model := self._inherited(name):
-            return ModelChoice(model=model, effort=None)
+        if model := self._model(name):
+            return ModelChoice(model, None)
         stem, _, suffix = name.rpartition("-")
-        base = self._by_id.get(stem) or self._inherited(stem)
-        effort = EFFORT_SUFFIXES.get(suffix, suffix)
-        if base is not None and effort in base.efforts:
-            return ModelChoice(model=base, effort=effort)
-        return None
+        model = self._model(stem)
+        effort = "low" if name == INHERITED_LOCAL else EFFORT_SUFFIXES.get(suffix, suffix)
+        if model is None or (effort not in model.efforts and name != INHERITED_LOCAL):
+            return None
+        return ModelChoice(model, effort)
+
+    def _model(self, name: str) -> Model | None:
+        if name in INHERITED_NAMES and name not in self._by_id:
+            return self._by_id.get(INHERITED_NAMES[name] or "") or self._default
+        return self._by_id.get(name)
 
     def _default_model(self) -> Model | None:
-        """Return the configured model; none, rather than another one, if Codex does not offer it."""
+        """Return the configured model, or nothing if Codex does not offer it; without one, Codex's default."""
         if self._configured is not None:
             return self._by_id.get(self._configured.lower())
         return next((model for model in self._models if model.is_default), self._models[0] if self._models else None)
-
-    def _inherited(self, name: str) -> Model | None:
-        if name not in INHERITED_NAMES:
-            return None
-        return self._by_id.get(INHERITED_NAMES[name] or "") or self._default
 
     def _advice(self, name: str, target: str | None) -> str:
         name = name[:LONGEST_SHOWN]

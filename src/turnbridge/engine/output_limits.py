@@ -1,31 +1,27 @@
-"""Stop sequences and token limits, which Codex does not know: where an answer ends by the client's wish. Pure."""
+"""Stop sequences and token limits, which Codex does not know: where an answer is cut. Pure."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from turnbridge.engine.ports import Tokenizer
-from turnbridge.turn.events import (
-    MessageDone,
-    MessageStarted,
-    Terminal,
-    TextDelta,
-    TurnEvent,
-)
+from turnbridge.turn.events import MessageDone, MessageStarted, Terminal, TextDelta, TurnEvent
 from turnbridge.turn.items import NARRATION
 
 OPEN_CHARACTERS = 16_384
 """So much text is counted even if the limit is far away: a large limit must not end in one long count."""
 
+Cut: TypeAlias = Literal["stop", "length"]
+
 
 class Gated(NamedTuple):
-    """What may pass, and whether the answer ends here."""
+    """The events that may pass, and why the answer ends after them, if it does."""
 
     events: Sequence[TurnEvent]
-    cut: Literal["stop", "length"] | None = None
+    cut: Cut | None = None
 
 
 class OutputLimit:
-    """Lets events through until the answer must end."""
+    """Passes the events of an answer on until a stop sequence or the token limit."""
 
     def __init__(self, stop: tuple[str, ...], max_tokens: int | None, tokenizer: Tokenizer) -> None:
         self._stop = stop
@@ -35,57 +31,53 @@ class OutputLimit:
         self._narrating = False
 
     def feed(self, events: Sequence[TurnEvent]) -> Gated:
-        """Return what of `events` may pass."""
+        """Return which of `events` may pass."""
         passed: list[TurnEvent] = []
         for event in events:
-            gated = self._one(event)
-            passed += gated.events
-            if gated.cut is not None:
-                return Gated(passed, gated.cut)
+            if (cut := self._pass(event, passed)) is not None:
+                return Gated(passed, cut)
         return Gated(passed)
 
-    def _one(self, event: TurnEvent) -> Gated:
+    def _pass(self, event: TurnEvent, passed: list[TurnEvent]) -> Cut | None:
+        if isinstance(event, TextDelta):
+            return self._pass_text(event, passed)
         if isinstance(event, MessageStarted):
             self._item_id = event.item_id
             self._narrating = event.phase == NARRATION
             if self._budget is not None:
                 self._budget.next_message()
-            return Gated([event])
-        if isinstance(event, TextDelta):
-            return self._text(event)
-        if isinstance(event, MessageDone | Terminal) and self._held:
+        elif isinstance(event, MessageDone | Terminal) and self._held:
             held, self._held = self._held, ""
-            passed = self._spend(self._item_id, held)
-            return passed if passed.cut else Gated([*passed.events, event])
-        return Gated([event])
+            if (cut := self._spend(self._item_id, held, passed)) is not None:
+                return cut
+        passed.append(event)
+        return None
 
-    def _text(self, delta: TextDelta) -> Gated:
+    def _pass_text(self, delta: TextDelta, passed: list[TurnEvent]) -> Cut | None:
         if not self._stop or self._narrating:
-            return self._spend(delta.item_id, delta.text)
+            return self._spend(delta.item_id, delta.text, passed)
         text = self._held + delta.text
-        # The one that is complete first, as if the text had come character by character.
+        # The sequence that ends first, as if the text had come character by character.
         found = [(place + len(stop), place) for stop in self._stop if (place := text.find(stop)) >= 0]
         if found:
-            passed = self._spend(delta.item_id, text[: min(found)[1]])
-            return Gated(passed.events, passed.cut or "stop")
-        keep = max(_overlap(text, stop) for stop in self._stop)
-        self._held = text[len(text) - keep :]
-        return self._spend(delta.item_id, text[: len(text) - keep])
+            return self._spend(delta.item_id, text[: min(found)[1]], passed) or "stop"
+        end = len(text) - max(_overlap(text, stop) for stop in self._stop)
+        self._held = text[end:]
+        return self._spend(delta.item_id, text[:end], passed)
 
-    def _spend(self, item_id: str, text: str) -> Gated:
-        if self._budget is not None:
-            text, exhausted = self._budget.spend(text)
-        else:
-            exhausted = False
-        return Gated([TextDelta(item_id, text)] if text else [], "length" if exhausted else None)
+    def _spend(self, item_id: str, text: str, passed: list[TurnEvent]) -> Cut | None:
+        text, exhausted = (text, False) if self._budget is None else self._budget.spend(text)
+        if text:
+            passed.append(TextDelta(item_id, text))
+        return "length" if exhausted else None
 
 
 class _TokenBudget:
     """Cuts the text of a turn at a number of tokens.
 
-    A token is at least one byte, so the tokenizer is asked only when the bytes since it was last asked could have
-    used up the rest: a handful of times for each answer, not once for each delta. What it has counted and cannot change
-    any more it is not asked about again, so that the work grows with the text and not with its square.
+    A token is at least one byte, so the tokenizer is called only when the bytes since its last call could exceed the
+    rest: a few times for each answer, not for each delta. Text whose tokens can no longer change is not counted again,
+    so that the work is linear.
     """
 
     def __init__(self, limit: int, tokenizer: Tokenizer) -> None:
@@ -97,12 +89,12 @@ class _TokenBudget:
         self._unchecked_bytes = 0
 
     def next_message(self) -> None:
-        """Begin a message: tokens do not reach across messages."""
+        """Begin a message: no token spans two messages."""
         self._left -= self._tokenizer.count(self._open) if self._open else 0
         self._open, self._counted, self._unchecked_bytes = "", 0, 0
 
     def spend(self, text: str) -> tuple[str, bool]:
-        """Return what of `text` is within the limit, and whether the limit ended it."""
+        """Return the part of `text` within the limit, and whether the limit is reached."""
         before = len(self._open)
         self._open += text
         self._unchecked_bytes += len(text.encode(errors="surrogatepass"))

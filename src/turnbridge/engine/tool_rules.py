@@ -1,13 +1,13 @@
-"""What the client demands of calls and Codex does not know: valid arguments, one at a time, at least one.
+"""The client's rules for calls that Codex does not know: valid arguments, one at a time, at least one.
 
-Whatever the gateway itself says to the model to get there is part of the turn, and is recorded with it.
+What the gateway itself says to the model to enforce them is part of the turn, and is recorded with it.
 """
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from turnbridge.engine.parked_turns import Leg
+from turnbridge.engine.history_match import Leg
 from turnbridge.engine.ports import Batches, Judge, Thread
 from turnbridge.turn.errors import OutputRejected
 from turnbridge.turn.events import (
@@ -23,26 +23,16 @@ from turnbridge.turn.events import (
     Usage,
     WebSearchDone,
 )
-from turnbridge.turn.items import (
-    FunctionCall,
-    FunctionCallOutput,
-    Item,
-    Json,
-    JsonObject,
-    Message,
-    RawItem,
-    Reasoning,
-    TextPart,
-)
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, Message, RawItem, Reasoning, TextPart
 from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 
 Judged: TypeAlias = tuple[Sequence[TurnEvent], Batches | None]
-"""What the client may see, and how the turn goes on if it does not end here."""
+"""What the client may see, and how the turn continues if it does not end here."""
 
 NO_PROBLEMS: Mapping[str, str] = MappingProxyType({})
 
-# A model that has been told twice what is wrong will not learn it the third time.
+# A model that was corrected twice does not get it right the third time.
 MOST_CORRECTIONS = 2
 
 NOT_RUN_ALONE = "Not run: this client runs one call at a time. Call it again if it is still needed."
@@ -51,7 +41,7 @@ CALL_NOW = "You must call one of the available tools now; an answer without a to
 
 
 class ToolRules:
-    """Applies the client's demands to one request's turn, and records what the model said up to its calls."""
+    """Applies the rules to the turn of one request, and records what the model said up to its calls."""
 
     def __init__(self, thread: Thread, request: TurnRequest) -> None:
         self._thread = thread
@@ -61,30 +51,27 @@ class ToolRules:
         """The tokens of the legs and attempts that are over."""
         self._corrections = 0
         self._reminded = False
-        # A search of the provider's is a call too, and one that nobody has to answer.
+        # A web search counts as a call, and needs no output.
         self._searched = False
         self.leg: Leg | None = None
         self.intervened = False
-        """Whether the gateway itself said something to the model that no client's history will tell.
-
-        In this turn, also before it waited for its client.
-        """
+        """Whether the gateway said something in this turn that no client's history has, also before it was parked."""
 
     @property
     def said(self) -> tuple[Item, ...]:
-        """Return what the model has said so far, as the items that a later turn sees of it."""
+        """Return what the model has said so far, as the items of a later history."""
         return tuple(self._said)
 
     async def problems(self, batch: Sequence[TurnEvent], judge: Judge) -> dict[str, str]:
-        """Return what is wrong with the arguments of calls, by the ids of the calls."""
-        strict = {tool.name: tool.parameters for tool in self._request.tools if tool.strict}
+        """Return what is wrong with the arguments of calls to strict tools, by call id."""
+        strict = {tool.name: tool.parameters for tool in self._request.spec.tools if tool.strict}
         calls = [event for event in batch if isinstance(event, FunctionCallDone) and event.name in strict]
         found = [(call.call_id, await judge.problem(strict[call.name], call.arguments)) for call in calls]
         return {call_id: problem for call_id, problem in found if problem is not None}
 
     def judge(self, batch: Sequence[TurnEvent], problems: Mapping[str, str] = NO_PROBLEMS) -> Judged:
-        """Apply the client's demands to some events; `problems` are those of the calls among them."""
-        # Nearly all of them are deltas, which need no judgement.
+        """Apply the rules to a batch of events; `problems` are those of the calls in it."""
+        # Nearly all events are deltas, which no rule concerns.
         for event in [event for event in batch if not isinstance(event, TextDelta)]:
             if (item := _item_of(event)) is not None:
                 self._said.append(item)
@@ -94,7 +81,9 @@ class ToolRules:
             return batch, None
         if isinstance(ending, CallsAwaited):
             self.spent += ending.usage
-            self._restore_order(ending.order)
+            # Calls are reported last, and may have been made before other items.
+            order: dict[Json, int] = {item_id: place for place, item_id in enumerate(ending.order)}
+            self._said.sort(key=lambda item: order.get(_id_of(item), -1))
             return self._judge_calls(batch, ending.order, problems)
         if isinstance(ending, TurnCompleted):
             self.spent += ending.usage
@@ -105,50 +94,39 @@ class ToolRules:
             return [*batch[:-1], replace(ending, usage=self.spent + ending.usage)], None
         return batch, None
 
-    def _restore_order(self, order: Sequence[str]) -> None:
-        """Put what the model said in its last response into the order in which it said it."""
-        place: dict[Json, int] = {item_id: number for number, item_id in enumerate(order)}
-        before = [item for item in self._said if _id_of(item) not in place]
-        self._said = [*before, *sorted((i for i in self._said if _id_of(i) in place), key=lambda i: place[_id_of(i)])]
-
     def _judge_calls(self, batch: Sequence[TurnEvent], order: tuple[str, ...], problems: Mapping[str, str]) -> Judged:
         calls = [event for event in batch if isinstance(event, FunctionCallDone)]
-        rest: list[TurnEvent] = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone)]
         if problems:
+            rest = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone)]
             return self._correct(rest, calls, problems)
         shown = calls if self._request.parallel_calls else calls[:1]
         presets = tuple(FunctionCallOutput(call_id=call.call_id, output=NOT_RUN_ALONE) for call in calls[len(shown) :])
         self.intervened = self.intervened or bool(presets)
-        self.leg = Leg(
-            items=self.said,
-            shown=tuple(call.call_id for call in shown),
-            presets=presets,
-            intervened=self.intervened,
-        )
+        call_ids = tuple(call.call_id for call in shown)
+        self.leg = Leg(items=self.said, shown=call_ids, presets=presets, intervened=self.intervened)
         passed = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone) or event in shown]
         return [*passed, CallsAwaited(self.spent, order)], None
 
-    def _correct(self, rest: list[TurnEvent], calls: list[FunctionCallDone], problems: Mapping[str, str]) -> Judged:
-        """Answer the calls as failed, so that the model makes them again."""
+    def _correct(self, rest: Sequence[TurnEvent], calls: list[FunctionCallDone], problems: Mapping[str, str]) -> Judged:
+        """Answer the calls as failed, so that the model repeats them."""
         if self._corrections == MOST_CORRECTIONS:
             problem = f"The model called a strict tool with invalid arguments: {next(iter(problems.values()))}"
             return [*rest, TurnFailed(OutputRejected(problem, code="invalid_tool_arguments"), self.spent)], None
         self._corrections += 1
         self.intervened = True
+        texts = {
+            call_id: f"Invalid arguments, not run: {problem} Call it again with valid arguments."
+            for call_id, problem in problems.items()
+        }
         outputs = [
-            FunctionCallOutput(
-                call_id=call.call_id,
-                output=f"Invalid arguments, not run: {problems[call.call_id]} Call it again with valid arguments."
-                if call.call_id in problems
-                else NOT_RUN_WITH_INVALID,
-            )
+            FunctionCallOutput(call_id=call.call_id, output=texts.get(call.call_id, NOT_RUN_WITH_INVALID))
             for call in calls
         ]
         self._said += outputs
         return rest, self._thread.resume(outputs)
 
     def _remind(self, rest: Sequence[TurnEvent]) -> Judged:
-        """Ask once more for a call that the client requires."""
+        """Ask once more for the call that the client requires."""
         if self._reminded:
             problem = "The model answered without the tool call that `tool_choice` requires."
             return [*rest, TurnFailed(OutputRejected(problem, code="tool_call_missing"), self.spent)], None
@@ -163,28 +141,16 @@ def _id_of(item: Item) -> Json:
 
 
 def _item_of(event: TurnEvent) -> Item | None:
-    """Return a finished output as the item that a later turn sees of it."""
+    """Return the item that a later history has for a finished output."""
     match event:
-        case MessageDone():
-            part = TextPart(text=event.text)
-            return Message(role="assistant", parts=(part,), phase=event.phase, id=event.item_id)
+        case MessageDone(item_id, phase, text):
+            return Message(role="assistant", parts=(TextPart(text=text),), phase=phase, id=item_id)
         case ReasoningDone():
-            return Reasoning(
-                id=event.item_id,
-                summary=event.summary,
-                content=event.content or None,
-                encrypted=event.encrypted,
-            )
-        case FunctionCallDone():
-            return FunctionCall(
-                call_id=event.call_id,
-                name=event.name,
-                arguments=event.arguments,
-                namespace=event.namespace,
-                id=event.item_id,
-            )
-        case WebSearchDone():
-            search: JsonObject = {"type": "web_search_call", "id": event.item_id, "status": "completed"}
-            return RawItem(item={**search, "action": event.action})
+            content = event.content or None
+            return Reasoning(id=event.item_id, summary=event.summary, content=content, encrypted=event.encrypted)
+        case FunctionCallDone(item_id, call_id, name, arguments, namespace):
+            return FunctionCall(call_id=call_id, name=name, arguments=arguments, namespace=namespace, id=item_id)
+        case WebSearchDone(item_id, action):
+            return RawItem(item={"type": "web_search_call", "id": item_id, "status": "completed", "action": action})
         case _:
             return None

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Literal, assert_never
 
+from turnbridge.engine.history_match import History
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.media_items import ready_items
 from turnbridge.engine.output_limits import Gated, OutputLimit
-from turnbridge.engine.parked_turns import ParkedTurns
 from turnbridge.engine.ports import (
     Backend,
     Batches,
@@ -20,7 +21,6 @@ from turnbridge.engine.ports import (
 from turnbridge.engine.structured_output import repair_instruction
 from turnbridge.engine.tool_rules import NO_PROBLEMS, ToolRules
 from turnbridge.engine.turn_clock import TurnClock, Watch
-from turnbridge.engine.warm_threads import Told, WarmThreads
 from turnbridge.turn.errors import (
     BackendLost,
     GatewayError,
@@ -158,22 +158,23 @@ class TurnRunner:
 
     async def _open(self, request: TurnRequest) -> "tuple[_Turn, ThreadUse]":
         """Return the turn that answers a request: a parked one, one in a warm thread, or one in a thread of its own."""
-        told = Told(request)
+        told = History(request)
         if request.large:
             # Thousands of items, or calls with much JSON in them, are read in a thread.
-            await asyncio.to_thread(lambda: told.hashes)
-        if (claim := self._calls.claim(request)) is not None:
+            await asyncio.to_thread(lambda: told.digests)
+        if (claim := self._calls.claim(told)) is not None:
             turn = self._turn(told, claim.thread, claim.thread.resume(claim.outputs))
             turn.rules.intervened = claim.intervened
             return turn, "parked"
-        if (warm := self._warm.take(told)) is not None:
-            return self._turn(told, warm.thread, warm.thread.run(warm.rest, request)), "warm"
+        if (warm := self._warm.take_for(told)) is not None:
+            thread, rest = warm
+            return self._turn(told, thread, thread.run(rest, request)), "warm"
         history = self._calls.restored(request)
         how: ThreadUse = "replayed" if any(map(is_models, history)) else "fresh"
         thread = await self._backend.open(replace(request, items=history))
         return self._turn(told, thread, thread.run()), how
 
-    def _turn(self, told: Told, thread: Thread, source: Batches) -> "_Turn":
+    def _turn(self, told: History, thread: Thread, source: Batches) -> "_Turn":
         clock = TurnClock(self._watch, thread)
         return _Turn(told, thread, clock, self._tokenizer, self._judge, source)
 
@@ -187,10 +188,10 @@ class TurnRunner:
         if turn is None or isinstance(failed.error, BackendLost):
             # Codex died under the turn, or while it waited. If that happens again, the turn itself may be the cause.
             return request if attempt == 1 else None
-        if failed.error.param == SUMMARY_PARAM and request.summary is not None and not request.summary_needed:
+        if failed.error.param == SUMMARY_PARAM and request.spec.summary is not None and not request.spec.summary_needed:
             # Providers give summaries to some accounts only.
-            self._without_summary.add(request.model)
-            return replace(request, summary=None)
+            self._without_summary.add(request.spec.model)
+            return _without_summary(request)
         otherwise = await self._backend.serves_otherwise(request, turn.thread, failed.error)
         return request if otherwise else None
 
@@ -204,22 +205,22 @@ class TurnRunner:
             if ending.usage.estimated or not request.awaits_outputs or not thread.alive:
                 # After an answer that broke off, the turn would only fail, and a replay does not. Nor does every Codex
                 # wait for outputs.
-                self._calls.remember(request.client, rules.leg)
+                self._calls.remember(request.spec.client, rules.leg)
                 return
-            self._calls.park(request, thread, rules.leg)
+            self._calls.park(turn.told, thread, rules.leg)
             turn.kept = True
             return
         whole = isinstance(ending, TurnCompleted) and not ending.usage.estimated
         if whole and not rules.intervened and thread.alive:
-            self._warm.keep(turn.told, rules.said, thread)
+            self._warm.keep_after(turn.told, rules.said, thread)
             turn.kept = True
 
     async def _ready(self, request: TurnRequest) -> TurnRequest:
         """Return the request as it can be shown to the model."""
         items = await ready_items(request, self._media)
         ready = request if items == request.items else replace(request, items=items)
-        if ready.model in self._without_summary and not ready.summary_needed:
-            return replace(ready, summary=None)
+        if ready.spec.model in self._without_summary and not ready.spec.summary_needed:
+            return _without_summary(ready)
         return ready
 
 
@@ -228,7 +229,7 @@ class _Turn:
 
     def __init__(
         self,
-        told: Told,
+        told: History,
         thread: Thread,
         clock: TurnClock,
         tokenizer: Tokenizer,
@@ -257,15 +258,15 @@ class _Turn:
         """Return an answer of the shape that the client asked for."""
         request = self.told.request
         limited = self._limited(source)
-        match request.output:
+        match request.spec.output:
             case PlainText():
                 return limited
             case AnyJsonObject():
                 schema: JsonObject = {"type": "object"}
             case JsonOfSchema():
-                schema = request.output.schema
+                schema = request.spec.output.schema
             case _:
-                assert_never(request.output)
+                assert_never(request.spec.output)
         return self._checked(schema, limited) if request.streamed else self._repaired(schema, limited)
 
     async def _checked(self, schema: JsonObject, source: Batches) -> Batches:
@@ -351,7 +352,7 @@ class _Turn:
 
     def _counted(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         request = self.told.request
-        shown = [request.instructions or "", *(_text_of(item) for item in request.items)]
+        shown = [request.spec.instructions or "", *(_text_of(item) for item in request.items)]
         told = [event for events in said for event in events]
         answer = "".join(event.text for event in told if isinstance(event, TextDelta))
         # Of what the model thought, only this is known.
@@ -363,6 +364,10 @@ class _Turn:
             reasoning=reasoning,
             estimated=True,
         )
+
+
+def _without_summary(request: TurnRequest) -> TurnRequest:
+    return replace(request, spec=replace(request.spec, summary=None))
 
 
 def _cut(at: Literal["stop", "length"], usage: Usage) -> TurnEvent:

@@ -1,7 +1,7 @@
-"""What several clients keep in one place: bounded in number and size, and shared fairly when it is full.
+"""Eviction from a store that several clients share, bounded in number and size.
 
-Whoever fills a place takes from itself: the oldest entry of the client that holds most goes first. With one client
-that is the oldest of all.
+The oldest entry of the client that holds most is evicted first, so that no client fills the store at the cost of
+another. With one client that is the oldest entry of all.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class FairShares(Generic[K]):
-    """Who holds which entries, the oldest first, and how large they are."""
+    """The entries of each client, the oldest first, and their sizes."""
 
     def __init__(self, *, most: int, most_bytes: int | None = None) -> None:
         self._most = most
@@ -25,14 +25,14 @@ class FairShares(Generic[K]):
         return len(self._owners)
 
     def add(self, client: str, key: K, size: int = 0) -> None:
-        """Count an entry, as the newest of its client."""
+        """Add an entry as the newest of its client."""
         self.remove(key)
         self._owners[key] = client
         self._held.setdefault(client, {})[key] = size
         self._bytes[client] += size
 
     def remove(self, key: K) -> None:
-        """Count an entry no more, if it was counted."""
+        """Remove an entry, if it is there."""
         client = self._owners.pop(key, None)
         if client is None:
             return
@@ -45,17 +45,17 @@ class FairShares(Generic[K]):
         return len(self._held.get(client, ()))
 
     def excess(self) -> K | None:
-        """Return what has to go next, as long as there is too much."""
+        """Return the next entry to evict, as long as there is too much."""
         if self._most_bytes is not None and self._bytes.total() > self._most_bytes:
             return self._oldest(max(self._held, key=self._bytes.__getitem__))
         return self._oldest(self.richest()) if len(self) > self._most else None
 
     def richest(self) -> str:
-        """Return the client that has most entries, if there are any."""
+        """Return the client that has most entries; there must be one."""
         return max(self._held, key=self.held)
 
     def entries(self, client: str) -> Iterable[K]:
-        """Return what a client has, the oldest first."""
+        """Return the entries of a client, the oldest first."""
         return self._held.get(client, {}).keys()
 
     def _oldest(self, client: str) -> K:

@@ -1,7 +1,7 @@
-"""The pieces of a conversation as the model sees them: messages, reasoning, calls and their outputs.
+"""The items of a conversation as the model sees them: messages, reasoning, calls and their outputs.
 
-Both client APIs decode into these, and Codex's raw items are encoded from them: nothing is flattened to text. Two items
-are equal if the model could not tell them apart; ids and places in the request do not count.
+The APIs decode into these, and Codex's raw items are encoded from them: nothing is flattened to text. Two items are
+equal if the model sees no difference: ids and places in the request do not count.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from turnbridge.turn.values import AsSeen
+from turnbridge.turn.values import ModelVisible
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -18,22 +18,22 @@ else:
     Json = Any
 JsonObject: TypeAlias = dict[str, Json]
 
-# The phase of a message in which the model only tells what it is doing.
+# The phase of a message in which the model reports what it is doing.
 NARRATION = "commentary"
-# What stands between separate messages where a client has room for one text only.
+# The separator of messages that are joined for a client that has one text field.
 BETWEEN_MESSAGES = "\n\n"
 
 Role = Literal["user", "assistant", "developer"]
 
 
 class TextPart(Struct, frozen=True, kw_only=True):
-    """A run of text inside a message or a tool's output."""
+    """Text in a message or a tool's output."""
 
     text: str
 
 
-class ImagePart(AsSeen, frozen=True, kw_only=True):
-    """An image, by data URL or by https URL until the gateway has fetched it."""
+class ImagePart(ModelVisible, frozen=True, kw_only=True):
+    """An image, by data URL, or by https URL until it is fetched."""
 
     url: str
     detail: str | None = None
@@ -41,8 +41,8 @@ class ImagePart(AsSeen, frozen=True, kw_only=True):
     """Where the client wrote it, such as `input[0].content[1]`, so that an error can name it."""
 
 
-class FilePart(AsSeen, frozen=True, kw_only=True):
-    """A file that the gateway turns into text before the turn starts; exactly one of `data` and `url` is set."""
+class FilePart(ModelVisible, frozen=True, kw_only=True):
+    """A file that is converted to text before the turn starts; exactly one of `data` and `url` is set."""
 
     filename: str | None
     mime_type: str | None
@@ -54,8 +54,8 @@ class FilePart(AsSeen, frozen=True, kw_only=True):
 Part: TypeAlias = TextPart | ImagePart | FilePart
 
 
-class Message(AsSeen, frozen=True, kw_only=True):
-    """Something said by the user, the assistant or the developer (also `system`, which Codex would drop)."""
+class Message(ModelVisible, frozen=True, kw_only=True):
+    """A message of the user, the assistant or the developer (also `system`, which Codex would drop)."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -63,8 +63,8 @@ class Message(AsSeen, frozen=True, kw_only=True):
     id: str | None = None
 
 
-class Reasoning(AsSeen, frozen=True, kw_only=True):
-    """The model's own reasoning, given back so that it can go on from it."""
+class Reasoning(ModelVisible, frozen=True, kw_only=True):
+    """The model's reasoning in an earlier turn."""
 
     id: str | None
     summary: tuple[str, ...]
@@ -72,7 +72,7 @@ class Reasoning(AsSeen, frozen=True, kw_only=True):
     encrypted: str | None
 
 
-class FunctionCall(AsSeen, frozen=True, kw_only=True):
+class FunctionCall(ModelVisible, frozen=True, kw_only=True):
     """A call that the model made in an earlier turn."""
 
     call_id: str
@@ -82,8 +82,8 @@ class FunctionCall(AsSeen, frozen=True, kw_only=True):
     id: str | None = None
 
 
-class FunctionCallOutput(AsSeen, frozen=True, kw_only=True):
-    """What the client's function answered; `custom` for a free-form tool."""
+class FunctionCallOutput(ModelVisible, frozen=True, kw_only=True):
+    """The output of a client's function; `custom` for a free-form tool."""
 
     call_id: str
     output: str | tuple[Part, ...]
@@ -94,19 +94,19 @@ class FunctionCallOutput(AsSeen, frozen=True, kw_only=True):
 
 
 class RawItem(Struct, frozen=True, kw_only=True):
-    """An item that the gateway passes on without looking inside, such as `custom_tool_call`."""
+    """An item that is passed on as it is, such as `custom_tool_call`."""
 
     item: JsonObject
 
 
 Item: TypeAlias = Message | Reasoning | FunctionCall | FunctionCallOutput | RawItem
 
-# Raw items of these types are the model's own doing, and only Codex looks inside.
+# The types of raw items that the model produces.
 MODELS_OWN = ("web_search_call",)
 
 
 def is_models(item: Item) -> bool:
-    """Tell whether the model itself said or did this."""
+    """Tell whether the model produced an item."""
     if isinstance(item, Message):
         return item.role == "assistant"
     if isinstance(item, RawItem):

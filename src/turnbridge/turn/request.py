@@ -1,13 +1,12 @@
-"""What a client asks of one turn, in neither API's words."""
+"""The request for one turn, independent of the API that it came through."""
 
 from typing import TypeAlias
 
 from msgspec import Struct, field
 
 from turnbridge.turn.items import Item, JsonObject
-from turnbridge.turn.values import replace, written
 
-# Formats are tagged, so that they differ in writing, too.
+# Formats are tagged, so that their JSON differs, too.
 
 
 class PlainText(Struct, frozen=True, kw_only=True, tag=True):
@@ -25,16 +24,16 @@ class JsonOfSchema(Struct, frozen=True, kw_only=True, tag=True):
     schema: JsonObject
     description: str | None = None
     strict: bool
-    """What the client asked for."""
+    """Whether the client asked for the strict subset."""
     enforced: bool
-    """Whether the schema keeps the strict subset, so that the provider itself can hold the model to it."""
+    """Whether the schema is in the strict subset, so that the provider enforces it."""
 
 
 OutputFormat: TypeAlias = PlainText | AnyJsonObject | JsonOfSchema
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """A function of the client's that the model may call."""
+    """A client function that the model may call."""
 
     name: str
     description: str
@@ -44,66 +43,54 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 
 class WebSearch(Struct, frozen=True, kw_only=True):
-    """The provider's own web search, as the client wants it."""
+    """The options of the provider's web search."""
 
     context_size: str | None = None
     allowed_domains: tuple[str, ...] = ()
     location: dict[str, str] = field(default_factory=dict)
     live: bool = True
-    """Whether pages may be fetched, or only the provider's index be read."""
+    """Whether pages may be fetched; otherwise only the provider's index is read."""
 
 
-class TurnRequest(Struct, frozen=True, kw_only=True):
-    """One turn: the conversation so far, and every wish that Codex or the gateway can meet."""
+class ThreadSpec(Struct, frozen=True, kw_only=True):
+    """What a Codex thread is made of: a thread that is kept serves only requests with the same spec."""
 
-    model: str
-    items: tuple[Item, ...]
     client: str = ""
-    """Whom the turn is for; what is kept of it is nobody else's."""
+    """The id of the client; threads are never shared between clients."""
+    model: str
     instructions: str | None = None
+    tools: tuple[Tool, ...] = ()
+    """The functions that may be called: without those that `tool_choice` excludes."""
+    web_search: WebSearch | None = None
     effort: str | None = None
     summary: str | None = None
     summary_needed: bool = True
-    """Whether the client itself asked for the summary: else the turn is run without it where it is refused."""
+    """Whether the client asked for the summary; otherwise a turn whose summary is refused is retried without it."""
     verbosity: str | None = None
     service_tier: str | None = None
     output: OutputFormat = field(default_factory=PlainText)
-    tools: tuple[Tool, ...] = ()
-    """The functions that may be called in this turn: what the client's choice forbids is not among them."""
+    allow_truncation: bool = False
+    """Whether Codex may shorten the history instead of failing."""
+
+
+class TurnRequest(Struct, frozen=True, kw_only=True):
+    """One turn: the thread that it needs, the history, the rules for the answer, and the options of this turn."""
+
+    spec: ThreadSpec
+    items: tuple[Item, ...]
+
     must_call: bool = False
-    """Whether the turn must not end without a call."""
+    """Whether an answer without a call is rejected."""
     parallel_calls: bool = True
-    awaits_outputs: bool = True
-    """Whether the client will send the outputs of its calls, so that the turn is worth keeping open for them."""
-    web_search: WebSearch | None = None
     stop: tuple[str, ...] = ()
     max_output_tokens: int | None = None
-    allow_truncation: bool = False
-    """Whether Codex may shorten the history on its own instead of failing."""
+
+    streamed: bool = False
+    """Whether the client reads the answer while it is produced, so that no part of it can be revoked."""
+    awaits_outputs: bool = True
+    """Whether the client will send the outputs of its calls, so that the turn is parked for them."""
     metadata: dict[str, str] = field(default_factory=dict)
     large: bool = False
-    """Whether the request is so large that what goes through all of it belongs into a thread."""
-    streamed: bool = False
-    """Whether the client reads the answer as it is produced, so that nothing of it can be taken back."""
+    """Whether work that reads the whole request belongs into a thread."""
     ignored: tuple[str, ...] = ()
-    """The client's parameters that nobody can meet, in its own words."""
-
-    def lasting(self) -> str:
-        """Return what a thread keeps from one request to the next: all but what is seen to in each of them anew.
-
-        It is for comparison, and in writing: two schemas may differ only in what Python takes for equal.
-        """
-        kept = replace(
-            self,
-            items=(),
-            must_call=False,
-            parallel_calls=True,
-            awaits_outputs=True,
-            stop=(),
-            max_output_tokens=None,
-            metadata={},
-            large=False,
-            streamed=False,
-            ignored=(),
-        )
-        return written(kept)
+    """The names of the client's parameters that have no effect."""

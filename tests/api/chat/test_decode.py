@@ -5,6 +5,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from tests.api.shared.exact import exact
+from tests.support.turn_requests import changed, turn_request
 from turnbridge.api.chat.decode import decode
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
@@ -24,7 +25,6 @@ from turnbridge.turn.request import (
     TurnRequest,
     WebSearch,
 )
-from turnbridge.turn.values import replace
 
 OFFICIAL: TypeAdapter[ChatCompletionMessageParam] = TypeAdapter(ChatCompletionMessageParam)
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -43,7 +43,7 @@ def text(words: str) -> TextPart:
 HELLO: JsonObject = {"role": "user", "content": "Hi"}
 HI = Message(role="user", parts=(text("Hi"),))
 # Clients show a summary of the reasoning where there is one, so it is wished for, but not insisted on.
-PLAIN = TurnRequest(model="gpt-5.5", items=(HI,), summary="auto", summary_needed=False)
+PLAIN = turn_request(model="gpt-5.5", items=(HI,), summary="auto", summary_needed=False)
 CALLS: JsonObject = {
     "role": "assistant",
     "content": None,
@@ -134,17 +134,17 @@ MESSAGES: list[tuple[list[JsonObject], list[Item]]] = [
 # Every wish, and what of it reaches the turn.
 WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({}, PLAIN),
-    ({"stream": True, "stream_options": {"include_usage": True}}, replace(PLAIN, streamed=True)),
-    ({"reasoning_effort": "xhigh"}, replace(PLAIN, effort="xhigh")),
+    ({"stream": True, "stream_options": {"include_usage": True}}, changed(PLAIN, streamed=True)),
+    ({"reasoning_effort": "xhigh"}, changed(PLAIN, effort="xhigh")),
     (
         {"reasoning": {"effort": "low", "summary": "detailed"}},
-        replace(PLAIN, effort="low", summary="detailed", summary_needed=True),
+        changed(PLAIN, effort="low", summary="detailed", summary_needed=True),
     ),
-    ({"verbosity": "low"}, replace(PLAIN, verbosity="low")),
+    ({"verbosity": "low"}, changed(PLAIN, verbosity="low")),
     ({"response_format": {"type": "text"}}, PLAIN),
     (
         {"response_format": {"type": "json_object"}, "messages": [{"role": "user", "content": "JSON!"}]},
-        replace(PLAIN, output=AnyJsonObject(), items=(Message(role="user", parts=(text("JSON!"),)),)),
+        changed(PLAIN, output=AnyJsonObject(), items=(Message(role="user", parts=(text("JSON!"),)),)),
     ),
     (
         {
@@ -153,45 +153,45 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
                 "json_schema": {"name": "x", "description": "An x.", "schema": SCHEMA, "strict": True},
             }
         },
-        replace(
+        changed(
             PLAIN,
             output=JsonOfSchema(name="x", description="An x.", schema=SCHEMA, strict=True, enforced=True),
         ),
     ),
-    ({"max_tokens": 1}, replace(PLAIN, max_output_tokens=1)),
-    ({"max_completion_tokens": 7, "max_tokens": 9}, replace(PLAIN, max_output_tokens=7)),
-    ({"stop": "END"}, replace(PLAIN, stop=("END",))),
-    ({"service_tier": "priority"}, replace(PLAIN, service_tier="priority")),
-    ({"service_tier": "scale"}, replace(PLAIN, ignored=("service_tier",))),
+    ({"max_tokens": 1}, changed(PLAIN, max_output_tokens=1)),
+    ({"max_completion_tokens": 7, "max_tokens": 9}, changed(PLAIN, max_output_tokens=7)),
+    ({"stop": "END"}, changed(PLAIN, stop=("END",))),
+    ({"service_tier": "priority"}, changed(PLAIN, service_tier="priority")),
+    ({"service_tier": "scale"}, changed(PLAIN, ignored=("service_tier",))),
     (
         {
             "reasoning": {"effort": "low", "context": "all_turns"},
             "stream": True,
             "stream_options": {"include_obfuscation": True},
         },
-        replace(
+        changed(
             PLAIN, effort="low", streamed=True, ignored=("reasoning.context", "stream_options.include_obfuscation")
         ),
     ),
     (
         {"stream": True, "stream_options": {"include_obfuscation": False, "other": None}},
-        replace(PLAIN, streamed=True),
+        changed(PLAIN, streamed=True),
     ),
     ({"stream": False, "stream_options": None}, PLAIN),
-    ({"reasoning": {"enabled": False}}, replace(PLAIN, ignored=("reasoning.enabled",))),
+    ({"reasoning": {"enabled": False}}, changed(PLAIN, ignored=("reasoning.enabled",))),
     (
         {"metadata": {"team": "a"}, "user": "u", "safety_identifier": "s"},
-        replace(PLAIN, metadata={"team": "a", "user": "u", "safety_identifier": "s"}),
+        changed(PLAIN, metadata={"team": "a", "user": "u", "safety_identifier": "s"}),
     ),
     ({"modalities": ["text"], "logprobs": False, "top_logprobs": 0, "n": 1}, PLAIN),
     ({"temperature": 1, "top_p": 1, "frequency_penalty": 0.0, "logit_bias": {}, "store": False}, PLAIN),
     (
         {"temperature": 0, "top_p": 0.5, "seed": 0, "logit_bias": {"50256": -100}, "store": True, "typo": 1},
-        replace(PLAIN, ignored=("temperature", "top_p", "logit_bias", "seed", "typo")),
+        changed(PLAIN, ignored=("temperature", "top_p", "logit_bias", "seed", "typo")),
     ),
     (
         {"messages": [{"role": "user", "content": "Hi", "name": "Ann"}]},
-        replace(PLAIN, ignored=("messages[0].name",)),
+        changed(PLAIN, ignored=("messages[0].name",)),
     ),
 ]
 
@@ -332,15 +332,15 @@ def test_words_of_the_form_of_tools_that_does_not_count_are_named(
     wishes: JsonObject, names: list[str], ignored: tuple[str, ...]
 ) -> None:
     turn = decode({"model": "gpt-5.5", "messages": [HELLO], **wishes}).turn
-    assert ([tool.name for tool in turn.tools], turn.ignored) == (names, ignored)
+    assert ([tool.name for tool in turn.spec.tools], turn.ignored) == (names, ignored)
 
 
 def test_the_web_may_be_searched_beside_legacy_functions() -> None:
     turn = decode({"model": "gpt-5.5", "messages": [HELLO], "functions": [LEGACY], "web_search_options": {}}).turn
-    assert turn.web_search == WebSearch()
+    assert turn.spec.web_search == WebSearch()
 
 
 def test_a_type_inside_a_schemas_format_does_not_switch_it_off() -> None:
     kind: JsonObject = {"type": "json_schema", "json_schema": {"name": "x", "type": "text", "schema": SCHEMA}}
     turn = decode({"model": "gpt-5.5", "messages": [HELLO], "response_format": kind}).turn
-    assert turn.output == JsonOfSchema(name="x", schema=SCHEMA, strict=False, enforced=True)
+    assert turn.spec.output == JsonOfSchema(name="x", schema=SCHEMA, strict=False, enforced=True)

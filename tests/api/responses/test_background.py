@@ -29,7 +29,7 @@ from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.state import Past, State
 from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine.frame_log import FrameLog
-from turnbridge.engine.parked_turns import ParkedTurns
+from turnbridge.engine.kept_threads import ParkedTurns
 from turnbridge.engine.ports import Model
 from turnbridge.engine.records import (
     RUNNING,

@@ -7,6 +7,7 @@ from openai.types.responses.response_input_param import ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from tests.api.shared.exact import exact
+from tests.support.turn_requests import changed, turn_request
 from turnbridge.api.responses.decode import decode
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
@@ -23,7 +24,6 @@ from turnbridge.turn.items import (
     TextPart,
 )
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
-from turnbridge.turn.values import replace
 
 OFFICIAL: TypeAdapter[ResponseInputItemParam] = TypeAdapter(ResponseInputItemParam)
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -47,7 +47,7 @@ def nested(levels: int) -> Json:
 
 
 HI = Message(role="user", parts=(text("Hi"),))
-PLAIN = TurnRequest(model="gpt-5.5", items=(HI,))
+PLAIN = turn_request(model="gpt-5.5", items=(HI,))
 CALL: JsonObject = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}"}
 OUTPUT: JsonObject = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
 CUSTOM_CALL: JsonObject = {"type": "custom_tool_call", "call_id": "call_2", "name": "note", "input": "x"}
@@ -183,47 +183,47 @@ INPUTS: list[tuple[list[JsonObject], list[Item]]] = [
 # Every wish, and what of it reaches the turn.
 WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ({}, PLAIN),
-    ({"instructions": "Be kind."}, replace(PLAIN, instructions="Be kind.")),
-    ({"stream": True}, replace(PLAIN, streamed=True)),
-    ({"stream": True, "stream_options": {"include_obfuscation": False}}, replace(PLAIN, streamed=True)),
+    ({"instructions": "Be kind."}, changed(PLAIN, instructions="Be kind.")),
+    ({"stream": True}, changed(PLAIN, streamed=True)),
+    ({"stream": True, "stream_options": {"include_obfuscation": False}}, changed(PLAIN, streamed=True)),
     ({"stream": False, "stream_options": None}, PLAIN),
-    ({"reasoning": {"effort": "xhigh", "summary": "detailed"}}, replace(PLAIN, effort="xhigh", summary="detailed")),
-    ({"reasoning": {"generate_summary": "auto"}}, replace(PLAIN, summary="auto")),
+    ({"reasoning": {"effort": "xhigh", "summary": "detailed"}}, changed(PLAIN, effort="xhigh", summary="detailed")),
+    ({"reasoning": {"generate_summary": "auto"}}, changed(PLAIN, summary="auto")),
     ({"reasoning": {"effort": None, "summary": None}}, PLAIN),
-    ({"reasoning": {"enabled": False}}, replace(PLAIN, ignored=("reasoning.enabled",))),
-    ({"text": {"verbosity": "low"}}, replace(PLAIN, verbosity="low")),
+    ({"reasoning": {"enabled": False}}, changed(PLAIN, ignored=("reasoning.enabled",))),
+    ({"text": {"verbosity": "low"}}, changed(PLAIN, verbosity="low")),
     ({"text": {"format": {"type": "text"}}}, PLAIN),
     (
         {"text": {"format": {"type": "json_object"}}, "instructions": "Answer in JSON."},
-        replace(PLAIN, output=AnyJsonObject(), instructions="Answer in JSON."),
+        changed(PLAIN, output=AnyJsonObject(), instructions="Answer in JSON."),
     ),
     (
         {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}}},
-        replace(PLAIN, output=JsonOfSchema(name="x", schema=SCHEMA, strict=True, enforced=True)),
+        changed(PLAIN, output=JsonOfSchema(name="x", schema=SCHEMA, strict=True, enforced=True)),
     ),
-    ({"max_output_tokens": 16}, replace(PLAIN, max_output_tokens=16)),
-    ({"stop": ["END", "STOP"]}, replace(PLAIN, stop=("END", "STOP"))),
-    ({"service_tier": "flex"}, replace(PLAIN, service_tier="flex")),
-    ({"service_tier": "scale"}, replace(PLAIN, ignored=("service_tier",))),
+    ({"max_output_tokens": 16}, changed(PLAIN, max_output_tokens=16)),
+    ({"stop": ["END", "STOP"]}, changed(PLAIN, stop=("END", "STOP"))),
+    ({"service_tier": "flex"}, changed(PLAIN, service_tier="flex")),
+    ({"service_tier": "scale"}, changed(PLAIN, ignored=("service_tier",))),
     (
         {"reasoning": {"effort": "low", "context": "all_turns"}, "text": {"tone": "dry"}},
-        replace(PLAIN, effort="low", ignored=("reasoning.context", "text.tone")),
+        changed(PLAIN, effort="low", ignored=("reasoning.context", "text.tone")),
     ),
     (
         {"metadata": {"team": "a"}, "user": "u", "safety_identifier": "s"},
-        replace(PLAIN, metadata={"team": "a", "user": "u", "safety_identifier": "s"}),
+        changed(PLAIN, metadata={"team": "a", "user": "u", "safety_identifier": "s"}),
     ),
     ({"truncation": "disabled"}, PLAIN),
-    ({"truncation": "auto"}, replace(PLAIN, allow_truncation=True, ignored=("truncation",))),
+    ({"truncation": "auto"}, changed(PLAIN, allow_truncation=True, ignored=("truncation",))),
     ({"include": ["reasoning.encrypted_content"]}, PLAIN),
-    ({"include": ["file_search_call.results"]}, replace(PLAIN, ignored=("include[file_search_call.results]",))),
+    ({"include": ["file_search_call.results"]}, changed(PLAIN, ignored=("include[file_search_call.results]",))),
     (
         {"temperature": 1, "top_p": 1.0, "presence_penalty": 0, "store": False, "top_logprobs": 0, "background": False},
         PLAIN,
     ),
     (
         {"temperature": 0.2, "top_p": 0.5, "store": True, "prompt_cache_key": "k", "max_tool_calls": 3, "typo": 1},
-        replace(PLAIN, ignored=("temperature", "top_p", "prompt_cache_key", "max_tool_calls", "typo")),
+        changed(PLAIN, ignored=("temperature", "top_p", "prompt_cache_key", "max_tool_calls", "typo")),
     ),
 ]
 

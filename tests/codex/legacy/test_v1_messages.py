@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.codex_schema import old_schema
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.legacy import v1_messages as v1
 from turnbridge.codex.legacy.flat_history import NO_WORKSPACE, flat_config
 from turnbridge.codex.legacy.tool_prompt import tool_instructions
@@ -19,8 +20,8 @@ from turnbridge.turn.request import JsonOfSchema, Tool, TurnRequest
 
 SCHEMA: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
 TOOL = Tool(name="getFileTree", description="Shows it.", parameters=SCHEMA)
-PLAIN = TurnRequest(model="gpt-5.2", items=())
-FULL = TurnRequest(
+PLAIN = turn_request(model="gpt-5.2", items=())
+FULL = turn_request(
     model="gpt-5.2",
     items=(),
     instructions="Be brief.",

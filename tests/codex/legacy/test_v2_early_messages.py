@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.codex_schema import old_schema, pinned_schema
+from tests.support.turn_requests import changed, turn_request
 from turnbridge.codex.legacy.flat_history import NO_WORKSPACE, flat_config, tool_names
 from turnbridge.codex.legacy.v2_early_messages import (
     early_output,
@@ -23,15 +24,14 @@ from turnbridge.turn.items import (
     JsonObject,
     TextPart,
 )
-from turnbridge.turn.request import Tool, TurnRequest, WebSearch
-from turnbridge.turn.values import replace
+from turnbridge.turn.request import Tool, WebSearch
 
 OLD = read_capabilities(old_schema())
 CURRENT = read_capabilities(pinned_schema())
 
 CITY: JsonObject = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = Tool(name="view_image", description="Shows it.", parameters=CITY)
-REQUEST = TurnRequest(
+REQUEST = turn_request(
     model="gpt-5.2",
     items=(),
     instructions="Be brief.",
@@ -62,7 +62,7 @@ def test_a_thread_of_0_92_is_ephemeral_and_declares_functions_under_names_of_the
 
 
 def test_a_version_with_environments_gets_none_and_needs_no_warning() -> None:
-    params = early_thread_params(replace(REQUEST, tools=()), [], NAMES, CURRENT, logged_in=True)
+    params = early_thread_params(changed(REQUEST, tools=()), [], NAMES, CURRENT, logged_in=True)
     assert (params["environments"], params["developerInstructions"]) == ([], None)
     assert RpcCheck(pinned_schema()).request_problem("thread/start", params) is None
 

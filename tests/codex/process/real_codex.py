@@ -16,6 +16,7 @@ from pathlib import Path
 import codex_cli_bin
 import msgspec
 
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import prepare_bare_home
 from turnbridge.codex.process.pool import Pool
@@ -36,12 +37,12 @@ from turnbridge.turn.items import (
     Message,
     TextPart,
 )
-from turnbridge.turn.request import Tool, TurnRequest
+from turnbridge.turn.request import Tool
 
 RECORDING = Path(__file__).with_name("recording.jsonl")
 
 LOOK = Tool(name="look", description="Looks.", parameters={"type": "object"})
-ASKED = TurnRequest(
+ASKED = turn_request(
     model="gpt-5.5", items=(Message(role="user", parts=(TextPart(text="Hello"),)),), summary="auto", tools=(LOOK,)
 )
 SCRIPT: tuple[Reply, ...] = (

@@ -282,7 +282,7 @@ async def test_requests_that_are_refused_side_by_side_are_each_tried_in_the_mode
     tmp_path: Path,
 ) -> None:
     scripting = Model(
-        id=ASKED.model,
+        id=ASKED.spec.model,
         display_name="",
         description="",
         efforts=(),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.codex.process.idle_worker import idle_worker
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.thread import CodexThread
 from turnbridge.codex.protocol.tools import ToolNames
@@ -19,11 +20,10 @@ from turnbridge.turn.items import (
     Message,
     TextPart,
 )
-from turnbridge.turn.request import TurnRequest
 
 pytestmark = pytest.mark.anyio
 
-ASKED = TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),))
+ASKED = turn_request(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),))
 SPENT: JsonObject = {"message": "You've hit your usage limit.", "codexErrorInfo": "usageLimitExceeded"}
 IN_AN_HOUR = 3600
 

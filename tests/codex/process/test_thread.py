@@ -8,6 +8,7 @@ import pytest
 
 from tests.codex.process.idle_worker import idle_worker
 from tests.support.codex_schema import old_schema
+from tests.support.turn_requests import changed, turn_request
 from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.thread import CodexThread
 from turnbridge.codex.protocol.rpc_check import RpcCheck
@@ -37,15 +38,13 @@ from turnbridge.turn.items import (
     Message,
     TextPart,
 )
-from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 10
 """Far longer than a turn of a Codex that is here takes."""
 
-ASKED = TurnRequest(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),))
+ASKED = turn_request(model="m", items=(Message(role="user", parts=(TextPart(text="hi"),)),))
 
 
 def words(turn: str, text: str) -> JsonObject:
@@ -196,7 +195,7 @@ async def test_calls_that_are_open_at_once_all_reach_the_client_and_are_answered
     codex = Scripting(*map(script_call, (1, 2, 3)))
     worker = await idle_worker(tmp_path, connection=codex.connection)
     try:
-        request = replace(ASKED, parallel_calls=parallel)
+        request = changed(ASKED, parallel_calls=parallel)
         thread = CodexThread(worker, "thread", request, ToolNames(["f"]))
         batches = thread.run()
         async with asyncio.timeout(PATIENCE_S):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.codex.protocol.protocol import Protocol
+from tests.support.turn_requests import changed, turn_request
 from turnbridge.codex.protocol.encode import (
     PROCESS_OVERRIDES,
     SWITCHED_OFF,
@@ -30,14 +31,13 @@ from turnbridge.turn.items import (
     Reasoning,
     TextPart,
 )
-from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
-from turnbridge.turn.values import replace
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema
 
 NO_TOOLS = ToolNames(())
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 SCHEMA: JsonObject = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-PLAIN = TurnRequest(model="gpt-5.5", items=(Message(role="user", parts=(TextPart(text="Hi"),)),))
-FULL = replace(
+PLAIN = turn_request(model="gpt-5.5", items=(Message(role="user", parts=(TextPart(text="Hi"),)),))
+FULL = changed(
     PLAIN,
     instructions="Be kind.",
     effort="high",
@@ -210,7 +210,7 @@ def test_a_turn_carries_every_wish_of_the_clients() -> None:
     "output", [AnyJsonObject(), JsonOfSchema(name="x", schema={"type": "array"}, strict=False, enforced=False)]
 )
 def test_a_format_that_the_provider_would_refuse_is_not_asked_of_it(output: AnyJsonObject | JsonOfSchema) -> None:
-    assert "outputSchema" not in turn_start_params("thread-1", replace(PLAIN, output=output))
+    assert "outputSchema" not in turn_start_params("thread-1", changed(PLAIN, output=output))
 
 
 @pytest.mark.parametrize(("item", "expected"), ITEMS)

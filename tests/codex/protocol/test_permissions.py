@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from tests.support.codex_schema import old_schema, pinned_schema
+from tests.support.turn_requests import turn_request
 from turnbridge.codex.legacy import v1_messages as v1
 from turnbridge.codex.legacy.v2_early_messages import early_thread_params
 from turnbridge.codex.protocol.capabilities import read_capabilities
@@ -18,9 +19,8 @@ from turnbridge.codex.protocol.permissions import (
 )
 from turnbridge.codex.protocol.rpc_check import RpcCheck
 from turnbridge.codex.protocol.tools import ToolNames
-from turnbridge.turn.request import TurnRequest
 
-REQUEST = TurnRequest(model="gpt-5.2", items=())
+REQUEST = turn_request(model="gpt-5.2", items=())
 NAMES = ToolNames(())
 EVERY_RULE = [
     HostRules(sandbox=sandbox, approval_policy=policy)

@@ -34,7 +34,7 @@ from turnbridge.turn.items import (
     Part,
     TextPart,
 )
-from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
+from turnbridge.turn.request import OutputFormat, PlainText, ThreadSpec, TurnRequest
 from turnbridge.turn.values import replace
 
 # OpenAI's own bound on `n`; each choice is a turn of its own.
@@ -76,7 +76,7 @@ class DecodedChat(Struct, frozen=True, kw_only=True):
 
 
 def decode(body: JsonObject) -> DecodedChat:
-    """Return what a body of `POST /v1/chat/completions` asks for; `turn.model` is still the client's name for it."""
+    """Return what a body of `POST /v1/chat/completions` asks for; `turn.spec.model` is the client's name for it."""
     request = convert(body, schema.ChatRequest)
     # Of the current form of tools and the legacy one, the current one counts if there are any.
     legacy = bool(request.functions and not request.tools)
@@ -109,20 +109,22 @@ def _turn(body: JsonObject, request: schema.ChatRequest, schemas: Schemas, *, le
     reasoning = request.reasoning or schema.Reasoning()
     summary = parameters.one_of(reasoning.summary, parameters.SUMMARIES, param="reasoning.summary")
     return TurnRequest(
-        model=model,
+        spec=ThreadSpec(
+            model=model,
+            tools=tools.tools,
+            web_search=tools.web_search,
+            effort=request.reasoning_effort or reasoning.effort,
+            # The API has no word for it, but clients show `reasoning_content` when there is some.
+            summary=summary or "auto",
+            summary_needed=summary is not None,
+            verbosity=parameters.one_of(request.verbosity, parameters.VERBOSITIES, param="verbosity"),
+            service_tier=parameters.CARRIED_TIERS.get(request.service_tier),
+            output=output,
+        ),
         items=items,
-        effort=request.reasoning_effort or reasoning.effort,
-        # The API has no word for it, but clients show `reasoning_content` when there is some.
-        summary=summary or "auto",
-        summary_needed=summary is not None,
-        verbosity=parameters.one_of(request.verbosity, parameters.VERBOSITIES, param="verbosity"),
-        service_tier=parameters.CARRIED_TIERS.get(request.service_tier),
-        output=output,
-        tools=tools.tools,
         must_call=tools.must_call,
         # The legacy form has room for one call only.
         parallel_calls=request.parallel_tool_calls is not False and not legacy,
-        web_search=tools.web_search,
         stop=parameters.stop_sequences(request.stop),
         max_output_tokens=_token_limit(request),
         metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),

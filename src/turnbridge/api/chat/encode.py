@@ -44,8 +44,8 @@ class ChatEncoder:
         self._head: JsonObject = {
             "id": completion_id,
             "created": created,
-            "model": request.turn.model,
-            "service_tier": request.turn.service_tier or "default",
+            "model": request.turn.spec.model,
+            "service_tier": request.turn.spec.service_tier or "default",
         }
         self._include_usage = request.include_usage
         self._legacy = request.legacy_functions

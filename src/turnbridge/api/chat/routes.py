@@ -74,11 +74,11 @@ class ChatCompletions:
             turn = replace(turn, ignored=(*turn.ignored, "store"))
         mode = output_mode(request.scope, "openai-json")
         settled = await generation.settle(request, turn, mode, effort_param="reasoning_effort")
-        await self._state.restore_calls(settled.turn.client, settled.turn.items)
+        await self._state.restore_calls(settled.turn.spec.client, settled.turn.items)
         encoder = ChatEncoder(decoded, completion_id=new_id("chatcmpl-"), created=now())
         run = generation.run(request, settled, encoder, choices=decoded.choices)
         keep = decoded.store and self._state.on
-        finish = partial(self._keep, settled.turn.client, body, encoder) if keep else None
+        finish = partial(self._keep, settled.turn.spec.client, body, encoder) if keep else None
         return generation.answer(request, run, settled, finish)
 
     def _without_system_prompt(self, turn: TurnRequest) -> TurnRequest:

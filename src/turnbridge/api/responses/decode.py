@@ -33,7 +33,7 @@ from turnbridge.turn.items import (
     Role,
 )
 from turnbridge.turn.json_schema import unreadable
-from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
+from turnbridge.turn.request import OutputFormat, PlainText, ThreadSpec, TurnRequest
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # OpenAI accepts no smaller limit on this route.
@@ -84,7 +84,7 @@ class DecodedResponses(Struct, frozen=True, kw_only=True):
 
 
 def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedResponses:
-    """Return what a body of `POST /v1/responses` asks for; `turn.model` is still the client's name for it.
+    """Return what a body of `POST /v1/responses` asks for; `turn.spec.model` is the client's name for it.
 
     `history` is what its input continues.
     """
@@ -115,23 +115,25 @@ def _turn(
         raise parameters.unsupported("include", "Codex gives no log probabilities.")
     summary = reasoning.summary or reasoning.generate_summary
     return TurnRequest(
-        model=request.model,
+        spec=ThreadSpec(
+            model=request.model,
+            instructions=request.instructions,
+            tools=tools.tools,
+            web_search=tools.web_search,
+            effort=reasoning.effort,
+            summary=parameters.one_of(summary, parameters.SUMMARIES, param="reasoning.summary"),
+            verbosity=parameters.one_of(text.verbosity, parameters.VERBOSITIES, param="text.verbosity"),
+            service_tier=parameters.CARRIED_TIERS.get(request.service_tier),
+            output=output,
+            allow_truncation=parameters.one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
+        ),
         items=items,
-        instructions=request.instructions,
-        effort=reasoning.effort,
-        summary=parameters.one_of(summary, parameters.SUMMARIES, param="reasoning.summary"),
-        verbosity=parameters.one_of(text.verbosity, parameters.VERBOSITIES, param="text.verbosity"),
-        service_tier=parameters.CARRIED_TIERS.get(request.service_tier),
-        output=output,
-        tools=tools.tools,
         must_call=tools.must_call,
         parallel_calls=request.parallel_tool_calls is not False,
-        web_search=tools.web_search,
         stop=parameters.stop_sequences(request.stop),
         max_output_tokens=parameters.at_least(
             request.max_output_tokens, LEAST_OUTPUT_TOKENS, param="max_output_tokens"
         ),
-        allow_truncation=parameters.one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
         metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),
         streamed=bool(request.stream),
         ignored=_ignored(body, request, parts),

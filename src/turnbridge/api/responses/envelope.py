@@ -22,7 +22,7 @@ def usage_object(usage: ev.Usage) -> JsonObject:
 def envelope(request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool) -> JsonObject:
     """Return every field of the response object, at the values that are in force and not merely asked for."""
     turn, body = request.turn, request.body
-    summary = None if turn.summary == "none" else turn.summary
+    summary = None if turn.spec.summary == "none" else turn.spec.summary
     conversation = conversation_id(body.conversation)
     return {
         "id": response_id,
@@ -33,20 +33,20 @@ def envelope(request: DecodedResponses, model: Model, *, response_id: str, creat
         "completed_at": None,
         "error": None,
         "incomplete_details": None,
-        "instructions": turn.instructions,
+        "instructions": turn.spec.instructions,
         "max_output_tokens": turn.max_output_tokens,
         "max_tool_calls": None,
-        "model": turn.model,
+        "model": turn.spec.model,
         "output": [],
         "parallel_tool_calls": turn.parallel_calls,
         "previous_response_id": body.previous_response_id,
         "prompt_cache_key": body.prompt_cache_key,
-        "reasoning": {"effort": turn.effort or model.default_effort, "summary": summary},
+        "reasoning": {"effort": turn.spec.effort or model.default_effort, "summary": summary},
         "safety_identifier": body.safety_identifier,
-        "service_tier": turn.service_tier or "default",
+        "service_tier": turn.spec.service_tier or "default",
         "store": stored,
         "temperature": 1.0,
-        "text": {"format": encode_format(turn.output), "verbosity": turn.verbosity or "medium"},
+        "text": {"format": encode_format(turn.spec.output), "verbosity": turn.spec.verbosity or "medium"},
         "tool_choice": body.tool_choice or "auto",
         "tools": [_declared(tool) for tool in body.tools or []],
         "top_logprobs": 0,

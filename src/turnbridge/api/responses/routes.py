@@ -80,8 +80,10 @@ class Responses:
         mode = output_mode(request.scope, generation.rules.responses_output_mode)
         settled = await generation.settle(request, turn, mode, effort_param="reasoning.effort")
         await self._state.restore_calls(client, settled.turn.items)
+        # It shows the client's own name of the model, and the effort that is in force.
+        shown = replace(decoded.turn.spec, effort=settled.turn.spec.effort)
         encoder = ResponseEncoder(
-            replace(decoded, turn=replace(decoded.turn, effort=settled.turn.effort)),
+            replace(decoded, turn=replace(decoded.turn, spec=shown)),
             settled.choice.model,
             response_id=new_id("resp_"),
             created_at=now(),
@@ -98,9 +100,10 @@ class Responses:
 
     def _without_tools(self, turn: TurnRequest) -> TurnRequest:
         """Leave the client's tools out, and say so, if the operator wants that."""
-        if not self._generation.rules.omit_response_tools or not turn.tools:
+        if not self._generation.rules.omit_response_tools or not turn.spec.tools:
             return turn
-        return replace(turn, tools=(), must_call=False, ignored=(*turn.ignored, "tools"))
+        spec = replace(turn.spec, tools=())
+        return replace(turn, spec=spec, must_call=False, ignored=(*turn.ignored, "tools"))
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Answer with a response, or with its stream after the event that the client saw last."""

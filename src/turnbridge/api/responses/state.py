@@ -10,7 +10,8 @@ import structlog
 from turnbridge.api.responses import stored_items as stored
 from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.engine.parked_turns import Leg, ParkedTurns
+from turnbridge.engine.history_match import Leg
+from turnbridge.engine.kept_threads import ParkedTurns
 from turnbridge.engine.records import (
     RUNNING,
     KeptItem,

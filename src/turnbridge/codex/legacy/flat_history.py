@@ -171,7 +171,7 @@ NO_WORKSPACE = (
 
 def tool_names(request: TurnRequest) -> ToolNames:
     """Return names for the client's functions that no tool of Codex's has."""
-    return ToolNames((tool.name for tool in request.tools), reserved=RESERVED_NAMES | frozenset(BUILT_IN))
+    return ToolNames((tool.name for tool in request.spec.tools), reserved=RESERVED_NAMES | frozenset(BUILT_IN))
 
 
 def flat_config(request: TurnRequest, *, logged_in: bool) -> JsonObject:

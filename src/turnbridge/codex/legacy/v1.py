@@ -86,7 +86,7 @@ class V1Thread(CodexThread):
         return self._connection.send(v1.MESSAGE_METHOD, v1.send_user_message_params(self._thread_id, self._input))
 
     def _new_spoken(self) -> SpokenCalls:
-        return SpokenCalls((tool.name for tool in self._request.tools), lambda: f"call_{secrets.token_hex(12)}")
+        return SpokenCalls((tool.name for tool in self._request.spec.tools), lambda: f"call_{secrets.token_hex(12)}")
 
     def _read(self, notes: Sequence[Note]) -> list[TurnEvent]:
         said: list[TurnEvent] = []

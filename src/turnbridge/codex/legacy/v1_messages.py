@@ -44,21 +44,21 @@ def new_conversation_params(
 ) -> JsonObject:
     """Return a conversation with the client's instructions, in which its functions are explained."""
     told = tool_instructions(
-        request.tools,
+        request.spec.tools,
         must_call=request.must_call,
         parallel_calls=request.parallel_calls,
-        web_search=request.web_search is not None,
+        web_search=request.spec.web_search is not None,
     )
     config = flat_config(request, logged_in=logged_in)
-    if request.effort is not None:
-        config["model_reasoning_effort"] = request.effort
+    if request.spec.effort is not None:
+        config["model_reasoning_effort"] = request.spec.effort
     return {
-        "model": request.model,
+        "model": request.spec.model,
         "cwd": cwd,
         "approvalPolicy": rules.approval_policy,
         "sandbox": rules.sandbox,
         "developerInstructions": developer_instructions((NO_WORKSPACE, told, *developer)),
-        "baseInstructions": request.instructions or "",
+        "baseInstructions": request.spec.instructions or "",
         "compactPrompt": None,
         "config": config,
         "includeApplyPatchTool": rules.apply_patch,
@@ -84,16 +84,16 @@ def send_user_turn_params(
     conversation_id: str, parts: Sequence[Part], request: TurnRequest, *, cwd: str, rules: HostRules = STRICT
 ) -> JsonObject:
     """Return a turn with this input."""
-    output = request.output
+    output = request.spec.output
     return {
         "conversationId": conversation_id,
         "items": [input_item(part) for part in parts],
         "cwd": cwd,
         "approvalPolicy": rules.approval_policy,
         "sandboxPolicy": {"type": rules.sandbox},
-        "model": request.model,
-        "effort": request.effort,
-        "summary": request.summary or "none",
+        "model": request.spec.model,
+        "effort": request.spec.effort,
+        "summary": request.spec.summary or "none",
         "outputSchema": output.schema if isinstance(output, JsonOfSchema) and output.enforced else None,
     }
 

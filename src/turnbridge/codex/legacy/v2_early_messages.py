@@ -40,13 +40,13 @@ def early_thread_params(
     # With an environment, tools of Codex's own stay.
     notes = () if capabilities.environments else (NO_WORKSPACE,)
     params: JsonObject = {
-        "model": request.model,
-        "baseInstructions": request.instructions or "",
+        "model": request.spec.model,
+        "baseInstructions": request.spec.instructions or "",
         "developerInstructions": developer_instructions((*notes, *developer)) or None,
         "approvalPolicy": rules.approval_policy,
         "sandbox": rules.sandbox,
         "experimentalRawEvents": True,
-        "dynamicTools": early_tools(request.tools, names, typed=capabilities.typed_tool_specs),
+        "dynamicTools": early_tools(request.spec.tools, names, typed=capabilities.typed_tool_specs),
         "config": flat_config(request, logged_in=logged_in),
     }
     if capabilities.ephemeral:
@@ -63,7 +63,7 @@ def early_turn_params(
     params = turn_start_params(thread_id, request)
     params["input"] = [user_input(part) for part in parts]
     # Early versions ask for summaries by themselves.
-    params["summary"] = request.summary or "none"
+    params["summary"] = request.spec.summary or "none"
     for field in LATER_FIELDS:
         if not capabilities.takes("turn/start", field):
             params.pop(field, None)

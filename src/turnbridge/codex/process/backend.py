@@ -28,7 +28,7 @@ class CodexBackend:
 
     async def open(self, request: TurnRequest) -> CodexThread:
         """Start a thread that shows the model exactly the request's items and tools."""
-        pool = self._native if self._native and request.model in self._native_models else self._pool
+        pool = self._native if self._native and request.spec.model in self._native_models else self._pool
         try:
             return await self._open(pool, request)
         except CallRefused:
@@ -48,17 +48,17 @@ class CodexBackend:
         the model as Codex ships it, the tool mode was not the reason. Other requests may have found out meanwhile, so
         what counts is where this one was run.
         """
-        if self._native is None or not request.tools or not isinstance(error, InvalidRequest):
+        if self._native is None or not request.spec.tools or not isinstance(error, InvalidRequest):
             return False
         if thread.native_tools:
-            self._native_models.discard(request.model)
+            self._native_models.discard(request.spec.model)
             return False
-        if request.model in self._native_models:
+        if request.spec.model in self._native_models:
             return True
-        if not any(model.id == request.model and model.scripts_tools for model in await self.models()):
+        if not any(model.id == request.spec.model and model.scripts_tools for model in await self.models()):
             return False
-        log.warning("native_tool_mode", model=request.model, refusal=error.message)
-        self._native_models.add(request.model)
+        log.warning("native_tool_mode", model=request.spec.model, refusal=error.message)
+        self._native_models.add(request.spec.model)
         return True
 
     async def models(self) -> Sequence[Model]:

@@ -71,10 +71,10 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 
 async def open_v2(worker: Worker, request: TurnRequest) -> "CodexThread":
     """Start a thread of the current protocol (v2)."""
-    names = ToolNames(tool.name for tool in request.tools)
+    names = ToolNames(tool.name for tool in request.spec.tools)
     started = partial(thread_start_params, request, names, worker.spec.rules)
     # Schemas of half a megabyte take 0.1 seconds.
-    kind = ThreadKind(request.client, await asyncio.to_thread(started) if request.large else started())
+    kind = ThreadKind(request.spec.client, await asyncio.to_thread(started) if request.large else started())
     thread = CodexThread(worker, await worker.spares.take(kind), request, names)
     thread.answering = lambda: worker.spares.refill_soon(kind)
     return thread
@@ -171,7 +171,7 @@ class CodexThread:
             await self.show(items)
         self._decoder = TurnDecoder(
             self._names,
-            allow_truncation=request.allow_truncation,
+            allow_truncation=request.spec.allow_truncation,
             parallel_calls=request.parallel_calls,
             retries=Retries(self._worker.spec.connect_timeout_s, asyncio.get_running_loop().time),
         )
@@ -179,7 +179,9 @@ class CodexThread:
         self._started = self._start_turn()
         self._started.add_done_callback(self._turn_begins)
         # The thread may be kept for long after its turn; the next request brings its own.
-        self._request = replace(request, items=(), instructions=None, tools=(), output=PlainText())
+        self._request = replace(
+            request, items=(), spec=replace(request.spec, instructions=None, tools=(), output=PlainText())
+        )
 
     async def _go_on(self, outputs: Sequence[FunctionCallOutput]) -> None:
         """Let the turn that waits go on."""

@@ -109,25 +109,25 @@ def bare_catalog(catalog: JsonObject, *, direct_tools: bool) -> JsonObject:
 def thread_config(request: TurnRequest) -> JsonObject:
     """Return the settings of a thread: everything of Codex's own is off, except what the client asks for."""
     config = dict(THREAD_CONFIG)
-    if request.verbosity is not None:
-        config["model_verbosity"] = request.verbosity
-    if request.web_search is not None:
-        config["web_search"] = "live" if request.web_search.live else "cached"
-        config["tools"] = {**NO_TOOLS, "web_search": _web_search(request.web_search)}
+    if request.spec.verbosity is not None:
+        config["model_verbosity"] = request.spec.verbosity
+    if request.spec.web_search is not None:
+        config["web_search"] = "live" if request.spec.web_search.live else "cached"
+        config["tools"] = {**NO_TOOLS, "web_search": _web_search(request.spec.web_search)}
     return config
 
 
 def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules = STRICT) -> JsonObject:
     """Return a thread that holds nothing but the client's instructions and tools."""
     return {
-        "model": request.model,
-        "baseInstructions": request.instructions or "",
+        "model": request.spec.model,
+        "baseInstructions": request.spec.instructions or "",
         "ephemeral": True,
         "environments": [],
         "approvalPolicy": rules.approval_policy,
         "sandbox": rules.sandbox,
         "experimentalRawEvents": True,
-        "dynamicTools": dynamic_tools(request.tools, names),
+        "dynamicTools": dynamic_tools(request.spec.tools, names),
         "config": thread_config(request),
     }
 
@@ -135,14 +135,14 @@ def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules
 def turn_start_params(thread_id: str, request: TurnRequest) -> JsonObject:
     """Return a turn that continues from the injected items."""
     params: JsonObject = {"threadId": thread_id, "input": []}
-    if request.effort is not None:
-        params["effort"] = request.effort
-    if request.summary is not None:
-        params["summary"] = request.summary
-    if request.service_tier is not None:
-        params["serviceTier"] = request.service_tier
-    if isinstance(request.output, JsonOfSchema) and request.output.enforced:
-        params["outputSchema"] = request.output.schema
+    if request.spec.effort is not None:
+        params["effort"] = request.spec.effort
+    if request.spec.summary is not None:
+        params["summary"] = request.spec.summary
+    if request.spec.service_tier is not None:
+        params["serviceTier"] = request.spec.service_tier
+    if isinstance(request.spec.output, JsonOfSchema) and request.spec.output.enforced:
+        params["outputSchema"] = request.spec.output.schema
     if request.metadata:
         params["responsesapiClientMetadata"] = dict(request.metadata)
     return params
