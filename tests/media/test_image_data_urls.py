@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbridge.api.shared.images import check_image_data_url
-from turnbridge.api.shared.parts import PartsDecoder
+from turnbridge.api.shared.parts import ContentPart, PartsDecoder, check_image_data_url
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import (
     IMAGE_SIZE_LIMIT,
@@ -151,7 +150,7 @@ def test_an_image_with_too_many_pixels_is_refused(data: bytes) -> None:
 def test_all_images_of_a_request_have_a_limit_of_pixels_together() -> None:
     decoder = PartsDecoder()
     url = f"data:image/png;base64,{encoded(png(5000, 10_000))}"
-    decoder.decode([{"type": "input_image", "image_url": url}] * 20, param="a")
+    decoder.decode([ContentPart(type="input_image", image_url=url)] * 20, param="a")
     with pytest.raises(InvalidRequest) as caught:
-        decoder.decode([{"type": "input_image", "image_url": url}], param="b")
+        decoder.decode([ContentPart(type="input_image", image_url=url)], param="b")
     assert (caught.value.error_code, caught.value.param) == ("image_too_large", "b[0]")

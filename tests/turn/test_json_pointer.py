@@ -3,7 +3,7 @@
 import pytest
 
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.turn.json_schema import target
+from turnbridge.turn.json_schema import resolve_reference
 
 ROOT: JsonObject = {"$defs": {"a/b": {"type": "string"}, "~": 1}, "anyOf": [{"type": "null"}, True]}
 
@@ -25,4 +25,4 @@ ROOT: JsonObject = {"$defs": {"a/b": {"type": "string"}, "~": 1}, "anyOf": [{"ty
     ],
 )
 def test_a_reference_leads_to_its_place_or_nowhere(reference: str, found: Json) -> None:
-    assert target(ROOT, reference) == found
+    assert resolve_reference(ROOT, reference) == found

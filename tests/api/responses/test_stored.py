@@ -56,14 +56,13 @@ def test_what_does_not_go_together_is_refused(body: JsonObject, code: str, param
 @pytest.mark.parametrize(
     ("wanted", "name"), [(None, None), ("", None), ("conv_1", "conv_1"), ({"id": "conv_1"}, "conv_1")], ids=str
 )
-def test_a_conversation_is_named_by_its_id_or_an_object(wanted: str | JsonObject | None, name: str | None) -> None:
-    assert conversation_id(wanted) == name
+def test_a_conversation_is_named_by_its_id_or_an_object(wanted: Json, name: str | None) -> None:
+    assert conversation_id(wishes({"conversation": wanted}).conversation) == name
 
 
-@pytest.mark.parametrize("wanted", [{}, {"id": 1}], ids=str)
-def test_an_object_without_an_id_names_no_conversation(wanted: JsonObject) -> None:
+def test_an_object_without_an_id_names_no_conversation() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        conversation_id(wanted)
+        wishes({"conversation": {}})
     message = "Missing required parameter: 'conversation.id'."
     assert told(caught.value) == Told(InvalidRequest, message, "missing_required_parameter", "conversation.id")
 

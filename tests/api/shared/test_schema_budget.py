@@ -91,7 +91,7 @@ def test_counting_ways_takes_no_longer_than_the_schema_is_large() -> None:
 
 def test_a_simple_schema_is_compiled_at_once_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[JsonObject] = []
-    monkeypatch.setattr(schema_budget, "misconstruction", compiled.append)
+    monkeypatch.setattr(schema_budget, "schema_error", compiled.append)
     schema: JsonObject = {"type": "object", "properties": {"only here": {"type": "string"}}}
     for _ in range(2):
         schemas = Schemas()

@@ -9,13 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbridge.api.shared import schema_budget
+from turnbridge.api.shared.output_format import check_schema_name
 from turnbridge.api.shared.schema_budget import Schemas
-from turnbridge.api.shared.strict_schema import (
-    NOT_PERMITTED,
-    check_schema_name,
-    is_strict,
-    misconstruction,
-)
+from turnbridge.api.shared.strict_schema import NOT_PERMITTED, schema_error, strict_schema_error
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 
@@ -37,7 +33,7 @@ def check(schema: Json, *, strict: bool) -> None:
     schemas = Schemas()
     schemas.check(schema, strict=strict, param="text.format.schema", name="x", use="response_format")
     for place in schemas.uncompiled:
-        if (why := misconstruction(place.schema)) is not None:
+        if (why := schema_error(place.schema)) is not None:
             raise place.refused(why)
 
 
@@ -98,7 +94,7 @@ def test_any_schema_of_the_documented_subset_is_taken(root: JsonObject) -> None:
     schema = with_definitions(root)
     check(schema, strict=True)
     check(schema, strict=False)
-    assert is_strict(schema)
+    assert strict_schema_error(schema) is None
 
 
 NOT_CLOSED = "'additionalProperties' is required to be supplied and to be false."
@@ -240,7 +236,7 @@ TOO_LONG_NAMES = (
     ids=["levels", "properties", "enum values", "enum characters", "characters"],
 )
 def test_a_schema_may_reach_a_limit_but_not_exceed_it(fits: JsonObject, too_much: Json, words: str) -> None:
-    assert is_strict(fits)
+    assert strict_schema_error(fits) is None
     assert refusal(too_much) == words
 
 

@@ -7,10 +7,11 @@ from turnbridge.api.shared.schema_budget import Schemas
 from turnbridge.api.shared.tools import (
     NO_PARAMETERS,
     ToolUse,
-    decode_functions,
+    WebSearchOptions,
     decode_tools,
     decode_web_search,
 )
+from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
@@ -43,7 +44,7 @@ SEARCH: JsonObject = {"type": "web_search"}
 def test_a_function_may_be_flat_nested_or_legacy(declared: JsonObject, tool: Tool) -> None:
     assert decode_tools([{"type": "function", **declared}], None, Schemas()) == ToolUse(tools=(tool,))
     assert decode_tools([{"type": "function", "function": declared}], None, Schemas()) == ToolUse(tools=(tool,))
-    assert decode_functions([declared], None, Schemas()) == ToolUse(tools=(tool,))
+    assert decode_tools([declared], None, Schemas(), legacy=True) == ToolUse(tools=(tool,))
 
 
 def allowed(mode: Json, *tools: Json) -> JsonObject:
@@ -77,7 +78,7 @@ def test_a_choice_narrows_what_may_be_called(choice: str | JsonObject | None, us
     [("none", ToolUse()), ("auto", ToolUse(tools=(A, B))), ({"name": "b"}, ToolUse(tools=(B,), must_call=True))],
 )
 def test_a_legacy_choice_does_too(choice: str | JsonObject, use: ToolUse) -> None:
-    assert decode_functions([{"name": "a"}, {"name": "b"}], choice, Schemas()) == use
+    assert decode_tools([{"name": "a"}, {"name": "b"}], choice, Schemas(), legacy=True) == use
 
 
 NOT_FOUND = "Tool choice '{}' not found in 'tools' parameter."
@@ -219,4 +220,4 @@ PLACE: JsonObject = {"city": "Rome", "country": "IT"}
     ],
 )
 def test_web_search_takes_the_options_of_both_apis(wanted: JsonObject, search: WebSearch) -> None:
-    assert decode_web_search(wanted, param="p") == search
+    assert decode_web_search(convert(wanted, WebSearchOptions), param="p") == search

@@ -13,12 +13,7 @@ from turnbridge.api.shared.output_format import check_mentions_json, decode_form
 from turnbridge.api.shared.parts import PartsDecoder
 from turnbridge.api.shared.schema_budget import SchemaPlace, Schemas
 from turnbridge.api.shared.tools import decode_tools
-from turnbridge.api.shared.validation import (
-    check_length,
-    convert,
-    missing,
-    unknown_fields,
-)
+from turnbridge.api.shared.validation import check_length, convert, missing, unknown_fields
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     NARRATION,
@@ -33,7 +28,7 @@ from turnbridge.turn.items import (
     Role,
 )
 from turnbridge.turn.json_schema import unreadable
-from turnbridge.turn.request import OutputFormat, PlainText, TurnRequest
+from turnbridge.turn.request import TurnRequest
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # OpenAI accepts no smaller limit on this route.
@@ -41,26 +36,26 @@ LEAST_OUTPUT_TOKENS = 16
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer": "developer", "system": "developer"}
 
-# Items that Codex takes as they are, and whose inside is none of our business.
+# Items that are passed on to Codex unread.
 RAW_ITEMS = frozenset({"custom_tool_call", "web_search_call", "image_generation_call"})
 
 SHAPES: dict[str | None, type[Struct]] = {
     "message": schema.MessageItem,
     "reasoning": schema.ReasoningItem,
-    "function_call": schema.FunctionCallItem,
+    "function_call": FunctionCall,
     "function_call_output": schema.FunctionCallOutputItem,
     "custom_tool_call_output": schema.FunctionCallOutputItem,
 }
-# What answers have and no model is shown.
+# Fields of answers that no model is shown.
 UNSHOWN = ("type", "status")
-# The phases of a message that Codex takes.
+# The phases of a message that Codex accepts.
 PHASES = (NARRATION, "partial_answer", "final_answer")
 
 UNSUPPORTED = {
     "prompt": "Stored prompts live at OpenAI; send the text itself.",
     "top_logprobs": "Codex gives no log probabilities.",
 }
-# Codex has no such wish on its own request, and the gateway cannot meet it instead. The default is what happens anyway.
+# Parameters that neither Codex nor the gateway can honour. The default is what happens anyway.
 UNMET: dict[str, Json] = {
     "temperature": 1,
     "top_p": 1,
@@ -74,13 +69,13 @@ UNMET: dict[str, Json] = {
 
 
 class DecodedResponses(Struct, frozen=True, kw_only=True):
-    """A request, and what only its answer's envelope needs."""
+    """A decoded request, and the parameters that its answer repeats."""
 
     turn: TurnRequest
     body: schema.ResponsesRequest
     include_encrypted: bool
     uncompiled: tuple[SchemaPlace, ...]
-    """The schemas that must be compiled before the turn is run, and may take long."""
+    """The schemas that must be compiled before the turn runs, which may take long."""
 
 
 def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedResponses:
@@ -89,9 +84,15 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
     `history` is what its input continues.
     """
     request = convert(body, schema.ResponsesRequest)
+    unknown = [
+        *unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text),
+        *(f"stream_options.{name}" for name, value in (request.stream_options or {}).items() if value),
+        *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
+        *_unknown_item_fields(input_items(request.input)),
+    ]
     schemas = Schemas()
     return DecodedResponses(
-        turn=_turn(body, request, history, schemas),
+        turn=_turn(request, unknown, history, schemas),
         body=request,
         include_encrypted=ENCRYPTED_REASONING in (request.include or []),
         uncompiled=tuple(schemas.uncompiled),
@@ -99,18 +100,18 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
 
 
 def _turn(
-    body: JsonObject, request: schema.ResponsesRequest, history: Sequence[JsonObject], schemas: Schemas
+    request: schema.ResponsesRequest, unknown: list[str], history: Sequence[JsonObject], schemas: Schemas
 ) -> TurnRequest:
     if not request.model:
         raise missing("model")
-    parameters.refuse(body, UNSUPPORTED)
+    parameters.refuse(request, UNSUPPORTED)
     parameters.check_stream_options(request.stream_options, stream=request.stream)
     parts = PartsDecoder()
     items = _conversation(history, request.input, parts)
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
-    output = _format(text.format, schemas)
+    output = decode_format(text.format, schemas, param="text.format")
     check_mentions_json(output, items, request.instructions, param="input")
-    tools = decode_tools(request.tools or [], request.tool_choice, schemas)
+    tools = decode_tools(request.tools, request.tool_choice, schemas)
     if any("logprobs" in name for name in request.include or []):
         raise parameters.unsupported("include", "Codex gives no log probabilities.")
     summary = reasoning.summary or reasoning.generate_summary
@@ -134,43 +135,28 @@ def _turn(
         allow_truncation=parameters.one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
         metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),
         streamed=bool(request.stream),
-        ignored=_ignored(body, request, parts),
+        ignored=(
+            *parameters.unmet(request, UNMET),
+            *unknown,
+            *parts.ignored,
+            *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
+        ),
     )
 
 
-def _ignored(body: JsonObject, request: schema.ResponsesRequest, parts: PartsDecoder) -> tuple[str, ...]:
-    """Return what of the request nobody can meet."""
-    return (
-        *parameters.unmet(body, UNMET),
-        *unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text),
-        *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
-        *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
-        *_unmet_fields(request.input),
-        *parts.ignored,
-        *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
-    )
-
-
-def _unmet_fields(given: str | list[JsonObject] | None) -> list[str]:
+def _unknown_item_fields(items: Sequence[JsonObject]) -> dict[str, None]:
     """Return the fields of items that Codex does not carry, each once."""
-    names = {
+    return {
         f"input[].{name}": None
-        for item in input_items(given)
+        for item in items
         if (shape := SHAPES.get(kind_of(item))) is not None
         for name in unknown_fields(item, shape)
         if name not in UNSHOWN
     }
-    return list(names)
-
-
-def _format(wanted: JsonObject | None, schemas: Schemas) -> OutputFormat:
-    if wanted is None:
-        return PlainText()
-    return decode_format(wanted, schemas, param="text.format", schema_param="text.format.schema")
 
 
 def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tuple[Item, ...]:
-    """Return items that stand, or are to stand, in a history; `param` is where errors say they are."""
+    """Return the items of a history; `param` is their place in errors."""
     return _items(items, param, PartsDecoder())
 
 
@@ -198,53 +184,39 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
         case "reasoning":
             return _reasoning(convert(item, schema.ReasoningItem, param=param), param, parts)
         case "function_call":
-            call = convert(item, schema.FunctionCallItem, param=param)
-            return FunctionCall(
-                call_id=call.call_id,
-                name=call.name,
-                arguments=call.arguments,
-                namespace=call.namespace,
-                id=call.id,
-            )
+            return convert(item, FunctionCall, param=param)
         case "function_call_output" | "custom_tool_call_output":
-            answer = convert(item, schema.FunctionCallOutputItem, param=param)
-            given = answer.output
-            output = given if isinstance(given, str) else parts.decode(given, param=f"{param}.output")
+            given = convert(item, schema.FunctionCallOutputItem, param=param)
+            output = given.output
             return FunctionCallOutput(
-                call_id=answer.call_id,
-                output=output,
+                call_id=given.call_id,
+                output=output if isinstance(output, str) else parts.decode(output, param=f"{param}.output"),
                 custom=kind == "custom_tool_call_output",
-                name=answer.name,
-                namespace=answer.namespace,
-                id=answer.id,
+                name=given.name,
+                namespace=given.namespace,
+                id=given.id,
             )
         case str() if kind in RAW_ITEMS:
-            return _raw(item, param)
+            if (problem := unreadable(item)) is not None:
+                raise InvalidRequest(f"Invalid value for '{param}': {problem}.", code="invalid_value", param=param)
+            return RawItem(item=item)
         case _:
-            raise InvalidRequest(
-                f"Items of type '{kind}' cannot be carried to Codex.", code="unsupported_item", param=f"{param}.type"
-            )
+            message = f"Items of type '{kind}' cannot be carried to Codex."
+            raise InvalidRequest(message, code="unsupported_item", param=f"{param}.type")
 
 
-def _reasoning(thought: schema.ReasoningItem, param: str, parts: PartsDecoder) -> Reasoning:
-    parts.count(len(thought.summary) + len(thought.content or ()), param=param)
+def _reasoning(given: schema.ReasoningItem, param: str, parts: PartsDecoder) -> Reasoning:
+    parts.count(len(given.summary) + len(given.content or ()), param=param)
     return Reasoning(
-        id=thought.id,
-        summary=tuple(piece.text for piece in thought.summary),
-        content=tuple(piece.text for piece in thought.content) if thought.content else None,
-        encrypted=thought.encrypted_content,
+        id=given.id,
+        summary=tuple(part.text for part in given.summary),
+        content=tuple(part.text for part in given.content) if given.content else None,
+        encrypted=given.encrypted_content,
     )
 
 
-def _raw(item: JsonObject, param: str) -> RawItem:
-    problem = unreadable(item)
-    if problem is not None:
-        raise InvalidRequest(f"Invalid value for '{param}': {problem}.", code="invalid_value", param=param)
-    return RawItem(item=item)
-
-
-def _message(message: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
-    parameters.one_of(message.role, tuple(ROLES), param=f"{param}.role")
-    parameters.one_of(message.phase, PHASES, param=f"{param}.phase")
-    content = parts.decode(message.content, param=f"{param}.content")
-    return Message(role=ROLES[message.role], parts=content, phase=message.phase, id=message.id)
+def _message(given: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
+    parameters.one_of(given.role, tuple(ROLES), param=f"{param}.role")
+    parameters.one_of(given.phase, PHASES, param=f"{param}.phase")
+    content = parts.decode(given.content, param=f"{param}.content")
+    return Message(role=ROLES[given.role], parts=content, phase=given.phase, id=given.id)
