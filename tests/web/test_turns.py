@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 from starlette.types import Message as AsgiMessage
 
+from tests.api.responses import decoded as decode
 from tests.api.responses.test_encode import MODEL
-from turnbridge.api.responses import decode
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.turns import Served
 from turnbridge.turn.errors import UpstreamFailed

@@ -111,10 +111,11 @@ class Generation:
         """Answer a Responses request."""
         client = client_of(request.scope)
         body, large = await self._body(request)
-        past = await self._state.recall(client, body)
-        whole: JsonObject = {**body, "input": list(past.inputs)}
+        asked, unknown = await beside(partial(responses_decode.parse, body), large=large)
+        past = await self._state.recall(client, asked)
         large = large or bool(past.history)
-        decoded = await beside(partial(responses_decode.decode, whole, past.history), large=large)
+        decode = partial(responses_decode.decode, asked, unknown, past.inputs, past.history)
+        decoded = await beside(decode, large=large)
         await self._check_schemas(decoded.uncompiled)
         wanted = self._without_tools(self._unkept(body, replace(decoded.turn, large=large)))
         turn, choice = await self._settle(client, wanted, effort_param="reasoning.effort")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.api.shared.told import Told, told
-from turnbridge.api.responses.schema import StateWishes
+from turnbridge.api.responses.decode import parse
 from turnbridge.api.responses.stored_items import (
     conversation_id,
     deleted,
@@ -12,7 +12,6 @@ from turnbridge.api.responses.stored_items import (
     input_items,
     resolved,
     shown_item,
-    wishes,
     with_encrypted,
 )
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
@@ -27,9 +26,11 @@ SAID: JsonObject = {"type": "message", "id": "msg_1", "role": "assistant", "cont
 
 
 def test_a_body_says_what_to_continue_and_what_to_keep() -> None:
-    assert wishes({"model": "m", "input": "hi"}) == StateWishes(input="hi")
     body: JsonObject = {"input": [USER], "previous_response_id": "resp_1", "background": True, "store": True}
-    assert wishes(body) == StateWishes(input=[USER], previous_response_id="resp_1", background=True, store=True)
+    asked, _ = parse(body)
+    assert (asked.input, asked.previous_response_id) == ([USER], "resp_1")
+    assert asked.background
+    assert asked.store
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_a_body_says_what_to_continue_and_what_to_keep() -> None:
 )
 def test_what_does_not_go_together_is_refused(body: JsonObject, code: str, param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        wishes(body)
+        parse(body)
     assert (caught.value.error_code, caught.value.param) == (code, param)
 
 
@@ -57,12 +58,12 @@ def test_what_does_not_go_together_is_refused(body: JsonObject, code: str, param
     ("wanted", "name"), [(None, None), ("", None), ("conv_1", "conv_1"), ({"id": "conv_1"}, "conv_1")], ids=str
 )
 def test_a_conversation_is_named_by_its_id_or_an_object(wanted: Json, name: str | None) -> None:
-    assert conversation_id(wishes({"conversation": wanted}).conversation) == name
+    assert conversation_id(parse({"conversation": wanted})[0].conversation) == name
 
 
 def test_an_object_without_an_id_names_no_conversation() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        wishes({"conversation": {}})
+        parse({"conversation": {}})
     message = "Missing required parameter: 'conversation.id'."
     assert told(caught.value) == Told(InvalidRequest, message, "missing_required_parameter", "conversation.id")
 

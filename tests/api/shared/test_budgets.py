@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.api.responses import decoded as responses
 from turnbridge.api.chat import decode as chat
-from turnbridge.api.responses import decode as responses
-from turnbridge.api.responses.stored_items import wishes
+from turnbridge.api.responses.decode import parse
 from turnbridge.api.shared.errors import LONGEST_MESSAGE, LONGEST_PARAM, error_object
 from turnbridge.api.shared.parameters import STOP_CHARACTERS
 from turnbridge.codex.protocol.tools import LONGEST_NAME, ToolNames
@@ -65,7 +65,7 @@ def file(name: str, url: str = "https://example.com") -> JsonObject:
             "array_above_max_length",
             "input",
         ),
-        (wishes, asked(input=messages(10_000)), asked(input=messages(10_001)), "array_above_max_length", "input"),
+        (parse, asked(input=messages(10_000)), asked(input=messages(10_001)), "array_above_max_length", "input"),
         (
             chat.decode,
             said(content=["x"] * 20_000),

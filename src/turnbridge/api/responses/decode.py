@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from turnbridge.api.responses import schema
-from turnbridge.api.responses.stored_items import input_items, kind_of
+from turnbridge.api.responses.stored_items import kind_of
 from turnbridge.api.shared import parameters
 from turnbridge.api.shared.body_budget import MOST_ITEMS
 from turnbridge.api.shared.call_pairing import IN_INPUT, check_pairs
@@ -78,21 +78,50 @@ class DecodedResponses(Struct, frozen=True, kw_only=True):
     """The schemas that must be compiled before the turn runs, which may take long."""
 
 
-def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedResponses:
-    """Return what a body of `POST /v1/responses` asks for; `turn.model` is still the client's name for it.
-
-    `history` is what its input continues.
-    """
+def parse(body: JsonObject) -> tuple[schema.ResponsesRequest, list[str]]:
+    """Return a body of `POST /v1/responses` as it was sent, and the names in it that are unknown."""
     request = convert(body, schema.ResponsesRequest)
-    unknown = [
-        *unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text),
+    if isinstance(request.input, list):
+        check_length(request.input, MOST_ITEMS, param="input")
+    if request.previous_response_id and request.conversation:
+        raise InvalidRequest(
+            "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",
+            code="mutually_exclusive_parameters",
+            param="conversation",
+        )
+    if request.background and request.store is False:
+        message = "A background response must be kept: `background` and `store: false` do not go together."
+        raise InvalidRequest(message, code="invalid_value", param="store")
+    return request, unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text)
+
+
+def decode(
+    request: schema.ResponsesRequest,
+    unknown: Sequence[str],
+    inputs: Sequence[JsonObject],
+    history: Sequence[JsonObject],
+) -> DecodedResponses:
+    """Return what a request asks for; `turn.model` is still the client's name for it.
+
+    `inputs` is its input with all references resolved, and `history` what that continues.
+    """
+    if not request.model:
+        raise missing("model")
+    parameters.refuse(request, UNSUPPORTED)
+    parameters.check_stream_options(request.stream_options, stream=request.stream)
+    parts, schemas = PartsDecoder(), Schemas()
+    items = _conversation(history, inputs, parts)
+    ignored = (
+        *parameters.unmet(request, UNMET),
+        *unknown,
         *(f"stream_options.{name}" for name, value in (request.stream_options or {}).items() if value),
         *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
-        *_unknown_item_fields(input_items(request.input)),
-    ]
-    schemas = Schemas()
+        *_unknown_item_fields(inputs),
+        *parts.ignored,
+        *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
+    )
     return DecodedResponses(
-        turn=_turn(request, unknown, history, schemas),
+        turn=_turn(request, request.model, items, ignored, schemas),
         body=request,
         include_encrypted=ENCRYPTED_REASONING in (request.include or []),
         uncompiled=tuple(schemas.uncompiled),
@@ -100,14 +129,8 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
 
 
 def _turn(
-    request: schema.ResponsesRequest, unknown: list[str], history: Sequence[JsonObject], schemas: Schemas
+    request: schema.ResponsesRequest, model: str, items: tuple[Item, ...], ignored: tuple[str, ...], schemas: Schemas
 ) -> TurnRequest:
-    if not request.model:
-        raise missing("model")
-    parameters.refuse(request, UNSUPPORTED)
-    parameters.check_stream_options(request.stream_options, stream=request.stream)
-    parts = PartsDecoder()
-    items = _conversation(history, request.input, parts)
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
     output = decode_format(text.format, schemas, param="text.format")
     check_mentions_json(output, items, request.instructions, param="input")
@@ -116,7 +139,7 @@ def _turn(
         raise parameters.unsupported("include", "Codex gives no log probabilities.")
     summary = reasoning.summary or reasoning.generate_summary
     return TurnRequest(
-        model=request.model,
+        model=model,
         items=items,
         instructions=request.instructions,
         effort=reasoning.effort,
@@ -135,12 +158,7 @@ def _turn(
         allow_truncation=parameters.one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
         metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),
         streamed=bool(request.stream),
-        ignored=(
-            *parameters.unmet(request, UNMET),
-            *unknown,
-            *parts.ignored,
-            *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
-        ),
+        ignored=ignored,
     )
 
 
@@ -160,10 +178,7 @@ def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tupl
     return _items(items, param, PartsDecoder())
 
 
-def _conversation(
-    history: Sequence[JsonObject], given: str | list[JsonObject] | None, parts: PartsDecoder
-) -> tuple[Item, ...]:
-    inputs = input_items(given)
+def _conversation(history: Sequence[JsonObject], inputs: Sequence[JsonObject], parts: PartsDecoder) -> tuple[Item, ...]:
     if not inputs and not history:
         raise missing("input")
     check_length((*history, *inputs), MOST_ITEMS, param="input")

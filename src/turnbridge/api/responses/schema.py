@@ -28,19 +28,14 @@ class ConversationRef(msgspec.Struct):
     id: str
 
 
-class StateWishes(msgspec.Struct):
-    """The parameters that say what to continue and what to store."""
+class ResponsesRequest(msgspec.Struct):
+    """The body of `POST /v1/responses`."""
 
     input: str | list[JsonObject] | None = None
     previous_response_id: str | None = None
     conversation: str | ConversationRef | None = None
     background: bool | None = None
     store: bool | None = None
-
-
-class ResponsesRequest(StateWishes):
-    """The body of `POST /v1/responses`."""
-
     model: str | None = None
     instructions: str | None = None
     stream: bool | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 from starlette.requests import Request
 
+from turnbridge.api.responses import schema
 from turnbridge.api.responses import stored_items as stored
 from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.encode import ResponseEncoder
@@ -71,9 +72,8 @@ class State:
         """Tell whether anything is kept."""
         return self._store is not None
 
-    async def recall(self, client: str, body: JsonObject) -> Past:
+    async def recall(self, client: str, wanted: schema.ResponsesRequest) -> Past:
         """Return the past of a request; raises what OpenAI answers if it refers to something that is not there."""
-        wanted = stored.wishes(body)
         owner = owner_of(client)
         conversation = stored.conversation_id(wanted.conversation)
         inputs = stored.input_items(wanted.input)

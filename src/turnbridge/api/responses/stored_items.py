@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from turnbridge.api.responses import schema
-from turnbridge.api.shared.body_budget import MOST_ITEMS
-from turnbridge.api.shared.validation import check_length, convert
-from turnbridge.turn.errors import InvalidRequest, NotFound
+from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import Json, JsonObject
 
 REFERENCE = "item_reference"
@@ -23,23 +21,6 @@ PREFIXES = {
     "image_generation_call": "ig_",
 }
 OTHER_PREFIX = "item_"
-
-
-def wishes(body: JsonObject) -> schema.StateWishes:
-    """Return what a request wants to continue and to store."""
-    wanted = convert(body, schema.StateWishes)
-    if isinstance(wanted.input, list):
-        check_length(wanted.input, MOST_ITEMS, param="input")
-    if wanted.previous_response_id and wanted.conversation:
-        raise InvalidRequest(
-            "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",
-            code="mutually_exclusive_parameters",
-            param="conversation",
-        )
-    if wanted.background and wanted.store is False:
-        message = "A background response must be kept: `background` and `store: false` do not go together."
-        raise InvalidRequest(message, code="invalid_value", param="store")
-    return wanted
 
 
 def conversation_id(conversation: str | schema.ConversationRef | None) -> str | None:
