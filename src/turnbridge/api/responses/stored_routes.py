@@ -87,7 +87,7 @@ class StoredResponses:
     async def input_items(self, request: Request) -> Response:
         """List what the model was shown for a response."""
         owner, response_id = _asked(request)
-        query = item_query(request)
+        query = page_query(request.query_params)
         listed = await self._state.store.response_inputs(owner, response_id, query)
         if listed is None:
             raise _missing(response_id)
@@ -125,12 +125,6 @@ class StoredResponses:
 def included(request: Request) -> list[str]:
     """Return what a query wants to see besides the usual; SDKs write lists with and without brackets."""
     return [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
-
-
-def item_query(request: Request) -> ItemQuery:
-    """Return which items of a history a query string asks for."""
-    query = page_query(request.query_params)
-    return ItemQuery(after=query.after, limit=query.limit, newest_first=query.newest_first)
 
 
 def items_listed(request: Request, query: ItemQuery, found: ItemPage) -> JsonObject:
