@@ -10,14 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct, json
 
-from turnbridge.api.shared.strict_schema import (
-    CODES,
-    DEFINITIONS,
-    SchemaUse,
-    schema_error,
-    shown,
-    strict_schema_error,
-)
+from turnbridge.api.shared.strict_schema import CODES, DEFINITIONS, SchemaUse, schema_error, shown, strict_schema_error
 from turnbridge.api.shared.validation import cut
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject

@@ -15,10 +15,7 @@ from turnbridge.turn.json_schema import resolve_reference, subschemas
 
 SchemaUse: TypeAlias = Literal["response_format", "function"]
 
-CODES: dict[SchemaUse, str] = {
-    "response_format": "invalid_json_schema",
-    "function": "invalid_function_parameters",
-}
+CODES: dict[SchemaUse, str] = {"response_format": "invalid_json_schema", "function": "invalid_function_parameters"}
 
 # The guide names the first seven. The others were in its first list of unsupported keywords and have not become
 # "Supported properties" since; the API still answers `is not permitted` to them. (`minLength` and `maxLength` were in
