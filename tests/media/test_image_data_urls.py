@@ -10,7 +10,7 @@ from turnbridge.api.shared.parts import ContentPart, PartsDecoder, check_image_d
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import (
     IMAGE_SIZE_LIMIT,
-    UNTOLD,
+    UNKNOWN_PIXELS,
     image_pixels,
     image_type,
 )
@@ -130,9 +130,9 @@ def webp(form: bytes, sizes: bytes) -> bytes:
         (webp(b"VP8 ", bytes(3) + b"\x9d\x01\x2a" + b"\x2c\x01\xc8\x00"), 60_000),
         (PNG, 0),
         (b"\xff\xd8\xff", 0),
-        (b"\xff\xd8\xff" + bytes(20), UNTOLD),
-        (jpeg(9, 9, before=b"\xff\xfe\x00\x02" * 2000), UNTOLD),
-        (jpeg(9, 9, before=b"\xff" * 2000), UNTOLD),
+        (b"\xff\xd8\xff" + bytes(20), UNKNOWN_PIXELS),
+        (jpeg(9, 9, before=b"\xff\xfe\x00\x02" * 2000), UNKNOWN_PIXELS),
+        (jpeg(9, 9, before=b"\xff" * 2000), UNKNOWN_PIXELS),
     ],
 )
 def test_the_pixels_of_an_image_are_read_from_its_head(data: bytes, pixels: float) -> None:

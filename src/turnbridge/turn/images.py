@@ -3,16 +3,16 @@
 IMAGE_SIZE_LIMIT = 20 * 1024 * 1024
 """Bytes of one image. Larger ones gain nothing, since the provider scales them down, and take memory here."""
 
-MOST_PIXELS = 50_000_000
+MAX_PIXELS = 50_000_000
 """Pixels of one image: as many as most phone cameras have. The provider scales it down to 2048 by 2048 at most.
 
 Codex decodes images: a PNG of 5 MB with 400 million pixels took 1.9 GB and 6 seconds of the process that serves all.
 """
 
-MOST_PIXELS_IN_ALL = 1_000_000_000
+MAX_TOTAL_PIXELS = 1_000_000_000
 """Pixels of all inline images of a request: a hundred 4K screenshots. Codex takes 10 seconds for them."""
 
-UNTOLD = float("inf")
+UNKNOWN_PIXELS = float("inf")
 
 SUPPORTED_IMAGES = "PNG, JPEG, GIF or WebP"
 
@@ -42,7 +42,7 @@ def image_type(data: bytes) -> str | None:
 
 
 def image_pixels(data: bytes) -> float:
-    """Return the number of pixels by the header: 0 if it is truncated, `UNTOLD` if it is not found."""
+    """Return the number of pixels by the header: 0 if it is truncated, `UNKNOWN_PIXELS` if it is not found."""
     kind = image_type(data)
     if kind == "image/png":
         return _big(data[16:20]) * _big(data[20:24])
@@ -55,10 +55,10 @@ def image_pixels(data: bytes) -> float:
 
 def excess_of_pixels(pixels: float) -> str | None:
     """Return why an image has too many pixels, if so."""
-    if pixels <= MOST_PIXELS:
+    if pixels <= MAX_PIXELS:
         return None
-    most = f"{MOST_PIXELS // 1_000_000} million pixels"
-    found = "does not tell its size" if pixels == UNTOLD else f"has {pixels / 1_000_000:.0f} million"
+    most = f"{MAX_PIXELS // 1_000_000} million pixels"
+    found = "does not tell its size" if pixels == UNKNOWN_PIXELS else f"has {pixels / 1_000_000:.0f} million"
     return f"An image may have at most {most}; this one {found}. Send a smaller one."
 
 
@@ -78,7 +78,7 @@ def _jpeg_pixels(data: bytes) -> float:
         if len(data) < place + _JPEG_FRAME_BYTES:
             return 0
         if data[place] != 0xFF:
-            return UNTOLD
+            return UNKNOWN_PIXELS
         marker = data[place + 1]
         if marker in _FRAMES:
             return _big(data[place + 5 : place + 7]) * _big(data[place + 7 : place + 9])
@@ -86,7 +86,7 @@ def _jpeg_pixels(data: bytes) -> float:
             place += 1  # Padding.
         else:
             place += 2 + _big(data[place + 2 : place + 4])
-    return UNTOLD
+    return UNKNOWN_PIXELS
 
 
 def _big(data: bytes) -> int:

@@ -17,9 +17,9 @@ MOST_LEVELS = 100
 INTEGERS = range(-(2**63), 2**64)
 
 # At most 3 µs each to compile: 6 ms.
-MOST_SIMPLE_VALUES = 2000
+MAX_SIMPLE_VALUES = 2000
 # The library's own limit is above 100; people seldom write schemas deeper than this.
-MOST_SIMPLE_LEVELS = 32
+MAX_SIMPLE_LEVELS = 32
 
 # The keywords that hold schemas: one, several by name, or several in a list.
 _HOLDERS: dict[str, type] = {
@@ -102,7 +102,7 @@ def simple_size(schema: Json) -> int | None:
     values = 0
     for level, layer in enumerate(layers(schema)):
         values += len(layer)
-        if values > MOST_SIMPLE_VALUES or level > MOST_SIMPLE_LEVELS:
+        if values > MAX_SIMPLE_VALUES or level > MAX_SIMPLE_LEVELS:
             return None
     waiting: list[Json] = [schema]
     while waiting:

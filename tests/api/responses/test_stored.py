@@ -10,9 +10,9 @@ from turnbridge.api.responses.stored_items import (
     id_prefix,
     ids_to_look_up,
     input_items,
-    resolved,
-    shown_item,
-    with_encrypted,
+    listed_item,
+    resolve_references,
+    with_encrypted_content,
 )
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
 from turnbridge.turn.items import Json, JsonObject
@@ -102,15 +102,15 @@ def test_references_and_thoughts_without_their_content_are_looked_up() -> None:
 
 @pytest.mark.parametrize("reference", [REFERENCE, BARE_REFERENCE, {"type": None, "id": "msg_1"}], ids=str)
 def test_a_reference_becomes_what_it_refers_to(reference: JsonObject) -> None:
-    assert resolved([USER, reference], {"msg_1": SAID}) == [USER, SAID]
+    assert resolve_references([USER, reference], {"msg_1": SAID}) == [USER, SAID]
 
 
 def test_a_thought_gets_its_content_back_and_stays_as_it_is_where_there_is_none() -> None:
     edited: JsonObject = {**THOUGHT, "summary": [{"type": "summary_text", "text": "mine"}]}
-    assert resolved([edited], {"rs_1": SEALED}) == [{**edited, "encrypted_content": "sealed"}]
-    assert resolved([THOUGHT], {}) == [THOUGHT]
-    assert resolved([THOUGHT], {"rs_1": THOUGHT}) == [THOUGHT]
-    assert resolved([{**THOUGHT, "encrypted_content": "own"}], {"rs_1": SEALED}) == [
+    assert resolve_references([edited], {"rs_1": SEALED}) == [{**edited, "encrypted_content": "sealed"}]
+    assert resolve_references([THOUGHT], {}) == [THOUGHT]
+    assert resolve_references([THOUGHT], {"rs_1": THOUGHT}) == [THOUGHT]
+    assert resolve_references([{**THOUGHT, "encrypted_content": "own"}], {"rs_1": SEALED}) == [
         {**THOUGHT, "encrypted_content": "own"}
     ]
 
@@ -118,7 +118,7 @@ def test_a_thought_gets_its_content_back_and_stays_as_it_is_where_there_is_none(
 @pytest.mark.parametrize(("param", "place"), [("input", "input[1]"), ("items", "items[1]")])
 def test_a_reference_to_nothing_is_named_with_its_place(param: str, place: str) -> None:
     with pytest.raises(GatewayError) as caught:
-        resolved([USER, REFERENCE], {}, param=param)
+        resolve_references([USER, REFERENCE], {}, param=param)
     message = (
         "Item with id 'msg_1' not found. Items are not kept when `store` is false: "
         "send the item itself, or leave it out."
@@ -148,16 +148,16 @@ ANSWER: Json = [{"type": "output_text", "text": "hello", "annotations": [], "log
     ids=["text", "parts", "answer", "thought", "call"],
 )
 def test_a_listed_item_has_an_id_a_type_and_parts(item: JsonObject, shown: JsonObject) -> None:
-    assert shown_item("it_1", item, encrypted=False) == {"id": "it_1", **shown}
+    assert listed_item("it_1", item, encrypted=False) == {"id": "it_1", **shown}
 
 
 def test_a_thought_is_listed_with_its_content_for_those_who_ask() -> None:
-    assert shown_item("rs_1", SEALED, encrypted=True) == SEALED
+    assert listed_item("rs_1", SEALED, encrypted=True) == SEALED
 
 
 def test_a_response_gets_the_contents_of_its_thoughts() -> None:
     response: JsonObject = {"id": "resp_1", "output": [THOUGHT, SAID, {**THOUGHT, "id": "rs_2"}]}
-    assert with_encrypted(response, {"rs_1": SEALED, "msg_1": SAID}) == {
+    assert with_encrypted_content(response, {"rs_1": SEALED, "msg_1": SAID}) == {
         "id": "resp_1",
         "output": [SEALED, SAID, {**THOUGHT, "id": "rs_2"}],
     }

@@ -3,7 +3,7 @@
 import pytest
 
 from turnbridge.api.shared.output_format import FormatObject, check_mentions_json, decode_format, encode_format
-from turnbridge.api.shared.schema_budget import Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker
 from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
@@ -42,7 +42,7 @@ LARGE: JsonObject = {**STRICT, "properties": {"a": {"type": "integer", "maximum"
 
 
 def decoded(wanted: JsonObject) -> OutputFormat:
-    return decode_format(convert(wanted, FormatObject, param="text.format"), Schemas(), param="text.format")
+    return decode_format(convert(wanted, FormatObject, param="text.format"), SchemaChecker(), param="text.format")
 
 
 @pytest.mark.parametrize(

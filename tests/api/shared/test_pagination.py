@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.api.shared.told import Told, told
 from turnbridge.api.shared.pagination import (
-    HIGHEST_LIMIT,
+    MAX_LIMIT,
     page,
     page_of,
     page_query,
@@ -27,7 +27,7 @@ def names(listed: JsonObject) -> str:
 
 def test_without_a_wish_a_page_has_the_twenty_newest() -> None:
     assert page_query({}) == ItemQuery(limit=20, newest_first=True, after=None)
-    assert page_query({"after": ""}, usual_order="asc") == ItemQuery(limit=20, newest_first=False, after=None)
+    assert page_query({"after": ""}, default_order="asc") == ItemQuery(limit=20, newest_first=False, after=None)
 
 
 def test_every_wish_is_heard() -> None:
@@ -39,7 +39,7 @@ def test_every_wish_is_heard() -> None:
 def test_a_limit_is_a_number_from_1_to_100(limit: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         page_query({"limit": limit})
-    message = f"Invalid 'limit': expected a number from 1 to {HIGHEST_LIMIT}, but got '{limit}'."
+    message = f"Invalid 'limit': expected a number from 1 to {MAX_LIMIT}, but got '{limit}'."
     assert told(caught.value) == Told(InvalidRequest, message, "invalid_value", "limit")
 
 

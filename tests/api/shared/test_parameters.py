@@ -48,7 +48,7 @@ def request(**given: Json) -> Struct:
             ),
         ),
         (
-            lambda: parameters.unmet(request(temperature=-1), {"temperature": 1}),
+            lambda: parameters.ignored(request(temperature=-1), {"temperature": 1}),
             Told(
                 InvalidRequest,
                 "Invalid 'temperature': decimal below minimum value. Expected a value >= 0, but got -1 instead.",
@@ -57,7 +57,7 @@ def request(**given: Json) -> Struct:
             ),
         ),
         (
-            lambda: parameters.unmet(request(top_p=1.5), {"top_p": 1}),
+            lambda: parameters.ignored(request(top_p=1.5), {"top_p": 1}),
             Told(
                 InvalidRequest,
                 "Invalid 'top_p': decimal above maximum value. Expected a value <= 1, but got 1.5 instead.",
@@ -129,7 +129,7 @@ def test_values_on_the_bounds_pass() -> None:
     assert parameters.at_least(16, 16, param="max_output_tokens") == 16
     assert parameters.one_of("low", ("low", "high"), param="verbosity") == "low"
     given = request(temperature=2, top_p=0)
-    assert parameters.unmet(given, {"temperature": 1, "top_p": 1}) == ["temperature", "top_p"]
+    assert parameters.ignored(given, {"temperature": 1, "top_p": 1}) == ["temperature", "top_p"]
 
 
 def test_what_is_not_given_stays_so() -> None:
@@ -151,7 +151,7 @@ def test_a_parameter_that_asks_for_nothing_is_not_refused(unset: Json) -> None:
 def test_only_wishes_that_differ_from_what_happens_anyway_are_unmet() -> None:
     given = request(temperature=1.0, top_p=0.5, seed=0, store=False, penalty=None)
     defaults: dict[str, Json] = {"temperature": 1, "top_p": 1, "seed": None, "store": False, "penalty": 0}
-    assert parameters.unmet(given, defaults) == ["top_p", "seed"]
+    assert parameters.ignored(given, defaults) == ["top_p", "seed"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turnbridge.api.shared import schema_budget
 from turnbridge.api.shared.output_format import check_schema_name
-from turnbridge.api.shared.schema_budget import Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker
 from turnbridge.api.shared.strict_schema import NOT_PERMITTED, schema_error, strict_schema_error
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
@@ -30,7 +30,7 @@ def obj(**properties: Json) -> JsonObject:
 
 
 def check(schema: Json, *, strict: bool) -> None:
-    schemas = Schemas()
+    schemas = SchemaChecker()
     schemas.check(schema, strict=strict, param="text.format.schema", name="x", use="response_format")
     for place in schemas.uncompiled:
         if (why := schema_error(place.schema)) is not None:
@@ -310,7 +310,9 @@ def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
 
 def test_the_parameters_of_a_function_are_refused_as_such() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Schemas().check({"type": "object"}, strict=True, param="tools[0].parameters", name="look_up", use="function")
+        SchemaChecker().check(
+            {"type": "object"}, strict=True, param="tools[0].parameters", name="look_up", use="function"
+        )
     error = caught.value
     assert (error.message, error.error_code, error.param) == (
         f"Invalid schema for function 'look_up': In context=(), {NOT_CLOSED}",

@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from turnbridge.api.chat import schema
 from turnbridge.api.shared import parameters
-from turnbridge.api.shared.body_budget import MOST_ITEMS
+from turnbridge.api.shared.body_budget import MAX_ITEMS
 from turnbridge.api.shared.call_pairing import IN_MESSAGES, check_pairs
 from turnbridge.api.shared.output_format import check_mentions_json, decode_format
 from turnbridge.api.shared.parts import PartsDecoder
-from turnbridge.api.shared.schema_budget import SchemaPlace, Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.tools import ToolUse, decode_tools, decode_web_search
 from turnbridge.api.shared.validation import check_length, convert, invalid, missing, unknown_fields
 from turnbridge.turn.errors import InvalidRequest
@@ -19,7 +19,7 @@ from turnbridge.turn.request import TurnRequest
 from turnbridge.turn.values import replace
 
 # OpenAI's own bound on `n`; each choice is a turn of its own.
-MOST_CHOICES = 128
+MAX_CHOICES = 128
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -29,7 +29,7 @@ UNSUPPORTED = {
     "audio": "Codex produces text only.",
 }
 # Parameters that neither Codex nor the gateway can honour. The default is what happens anyway.
-UNMET: dict[str, Json] = {
+IGNORED: dict[str, Json] = {
     "temperature": 1,
     "top_p": 1,
     "presence_penalty": 0,
@@ -41,8 +41,8 @@ UNMET: dict[str, Json] = {
     "prompt_cache_retention": None,
 }
 # Of the two forms of tools only one counts; the parameters of the other are ignored.
-UNMET_BESIDE_TOOLS: dict[str, Json] = {"functions": [], "function_call": "auto"}
-UNMET_BESIDE_FUNCTIONS: dict[str, Json] = {"tool_choice": "auto"}
+IGNORED_BESIDE_TOOLS: dict[str, Json] = {"functions": [], "function_call": "auto"}
+IGNORED_BESIDE_FUNCTIONS: dict[str, Json] = {"tool_choice": "auto"}
 
 
 class DecodedChat(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def decode(body: JsonObject) -> DecodedChat:
     unknown = unknown_fields(body, schema.ChatRequest, reasoning=schema.Reasoning, stream_options=schema.StreamOptions)
     # Of the current form of tools and the legacy one, the current one counts if there are any.
     legacy = bool(request.functions and not request.tools)
-    schemas = Schemas()
+    schemas = SchemaChecker()
     return DecodedChat(
         turn=_turn(request, unknown, schemas, legacy=legacy),
         choices=_choices(request.n),
@@ -75,7 +75,7 @@ def decode(body: JsonObject) -> DecodedChat:
     )
 
 
-def _turn(request: schema.ChatRequest, unknown: list[str], schemas: Schemas, *, legacy: bool) -> TurnRequest:
+def _turn(request: schema.ChatRequest, unknown: list[str], schemas: SchemaChecker, *, legacy: bool) -> TurnRequest:
     model, messages = _required(request)
     parameters.refuse(request, UNSUPPORTED)
     parameters.check_stream_options(request.stream_options, stream=request.stream)
@@ -84,7 +84,7 @@ def _turn(request: schema.ChatRequest, unknown: list[str], schemas: Schemas, *, 
     parts = PartsDecoder()
     items = tuple(_items(messages, parts))
     # A message may have many calls.
-    check_length(items, MOST_ITEMS, param="messages")
+    check_length(items, MAX_ITEMS, param="messages")
     check_pairs(items, IN_MESSAGES)
     output = decode_format(request.response_format, schemas, param="response_format", nested=True)
     check_mentions_json(output, items, None, param="messages")
@@ -123,7 +123,7 @@ def _required(request: schema.ChatRequest) -> tuple[str, list[schema.ChatMessage
     if not request.messages:
         expected = "Expected an array with minimum length 1, but got an empty array instead."
         raise invalid("messages", f"empty array. {expected}", code="empty_array")
-    check_length(request.messages, MOST_ITEMS, param="messages")
+    check_length(request.messages, MAX_ITEMS, param="messages")
     return request.model, request.messages
 
 
@@ -133,7 +133,7 @@ def _ignored(request: schema.ChatRequest, unknown: list[str], parts: PartsDecode
     named = [i for i, said in enumerate(request.messages or []) if said.name and said.role not in ("tool", "function")]
     padded = request.stream_options is not None and request.stream_options.include_obfuscation
     return (
-        *parameters.unmet(request, UNMET | (UNMET_BESIDE_FUNCTIONS if legacy else UNMET_BESIDE_TOOLS)),
+        *parameters.ignored(request, IGNORED | (IGNORED_BESIDE_FUNCTIONS if legacy else IGNORED_BESIDE_TOOLS)),
         *unknown,
         *(("stream_options.include_obfuscation",) if padded else ()),
         *parts.ignored,
@@ -201,7 +201,7 @@ def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tu
     return parts.decode(message.content, param=f"{param}.content")
 
 
-def _tools(request: schema.ChatRequest, schemas: Schemas, *, legacy: bool) -> ToolUse:
+def _tools(request: schema.ChatRequest, schemas: SchemaChecker, *, legacy: bool) -> ToolUse:
     if legacy:
         tools = decode_tools(request.functions, request.function_call, schemas, legacy=True)
     else:
@@ -218,7 +218,7 @@ def _token_limit(request: schema.ChatRequest) -> int | None:
 
 
 def _choices(n: int | None) -> int:
-    if n is not None and n > MOST_CHOICES:
-        what = f"integer above maximum value. Expected a value <= {MOST_CHOICES}, but got {n} instead."
+    if n is not None and n > MAX_CHOICES:
+        what = f"integer above maximum value. Expected a value <= {MAX_CHOICES}, but got {n} instead."
         raise invalid("n", what, code="integer_above_max_value")
     return parameters.at_least(n, 1, param="n") or 1

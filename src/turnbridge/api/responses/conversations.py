@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.state import State, named, owner_asking
-from turnbridge.api.responses.stored_items import deleted, ids_to_look_up, resolved
+from turnbridge.api.responses.stored_items import deleted, ids_to_look_up, resolve_references
 from turnbridge.api.responses.stored_routes import items_listed, items_shown
 from turnbridge.api.shared.pagination import page, page_query
 from turnbridge.api.shared.parameters import check_metadata
@@ -22,7 +22,7 @@ from turnbridge.web.http import json_response, new_id
 from turnbridge.web.middleware.ingress import read_body
 
 # OpenAI's own bound.
-MOST_ITEMS_AT_ONCE = 20
+MAX_ITEMS_AT_ONCE = 20
 
 
 class ConversationBody(msgspec.Struct):
@@ -116,11 +116,11 @@ class Conversations:
 
     async def _items(self, owner: str, given: list[JsonObject]) -> list[KeptItem]:
         """Return items with ids and with their references resolved."""
-        if len(given) > MOST_ITEMS_AT_ONCE:
-            what = f"array too long. Expected at most {MOST_ITEMS_AT_ONCE} items, but got {len(given)}."
+        if len(given) > MAX_ITEMS_AT_ONCE:
+            what = f"array too long. Expected at most {MAX_ITEMS_AT_ONCE} items, but got {len(given)}."
             raise invalid("items", what, code="array_above_max_length")
         if ids := ids_to_look_up(given):
-            given = resolved(given, await self._state.store.items(owner, ids), param="items")
+            given = resolve_references(given, await self._state.store.items(owner, ids), param="items")
         await beside(partial(decode_items, given, param="items"), large=True)
         return named(given)
 

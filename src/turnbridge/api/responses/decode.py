@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from turnbridge.api.responses import schema
-from turnbridge.api.responses.stored_items import kind_of
+from turnbridge.api.responses.stored_items import item_type
 from turnbridge.api.shared import parameters
-from turnbridge.api.shared.body_budget import MOST_ITEMS
+from turnbridge.api.shared.body_budget import MAX_ITEMS
 from turnbridge.api.shared.call_pairing import IN_INPUT, check_pairs
 from turnbridge.api.shared.output_format import check_mentions_json, decode_format
 from turnbridge.api.shared.parts import PartsDecoder
-from turnbridge.api.shared.schema_budget import SchemaPlace, Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.tools import decode_tools
 from turnbridge.api.shared.validation import check_length, convert, missing, unknown_fields
 from turnbridge.turn.errors import InvalidRequest
@@ -56,7 +56,7 @@ UNSUPPORTED = {
     "top_logprobs": "Codex gives no log probabilities.",
 }
 # Parameters that neither Codex nor the gateway can honour. The default is what happens anyway.
-UNMET: dict[str, Json] = {
+IGNORED: dict[str, Json] = {
     "temperature": 1,
     "top_p": 1,
     "presence_penalty": 0,
@@ -82,7 +82,7 @@ def parse(body: JsonObject) -> tuple[schema.ResponsesRequest, list[str]]:
     """Return a body of `POST /v1/responses` as it was sent, and the names in it that are unknown."""
     request = convert(body, schema.ResponsesRequest)
     if isinstance(request.input, list):
-        check_length(request.input, MOST_ITEMS, param="input")
+        check_length(request.input, MAX_ITEMS, param="input")
     if request.previous_response_id and request.conversation:
         raise InvalidRequest(
             "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",
@@ -109,10 +109,10 @@ def decode(
         raise missing("model")
     parameters.refuse(request, UNSUPPORTED)
     parameters.check_stream_options(request.stream_options, stream=request.stream)
-    parts, schemas = PartsDecoder(), Schemas()
+    parts, schemas = PartsDecoder(), SchemaChecker()
     items = _conversation(history, inputs, parts)
     ignored = (
-        *parameters.unmet(request, UNMET),
+        *parameters.ignored(request, IGNORED),
         *unknown,
         *(f"stream_options.{name}" for name, value in (request.stream_options or {}).items() if value),
         *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
@@ -129,7 +129,11 @@ def decode(
 
 
 def _turn(
-    request: schema.ResponsesRequest, model: str, items: tuple[Item, ...], ignored: tuple[str, ...], schemas: Schemas
+    request: schema.ResponsesRequest,
+    model: str,
+    items: tuple[Item, ...],
+    ignored: tuple[str, ...],
+    schemas: SchemaChecker,
 ) -> TurnRequest:
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
     output = decode_format(text.format, schemas, param="text.format")
@@ -167,7 +171,7 @@ def _unknown_item_fields(items: Sequence[JsonObject]) -> dict[str, None]:
     return {
         f"input[].{name}": None
         for item in items
-        if (shape := SHAPES.get(kind_of(item))) is not None
+        if (shape := SHAPES.get(item_type(item))) is not None
         for name in unknown_fields(item, shape)
         if name not in UNSHOWN
     }
@@ -181,7 +185,7 @@ def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tupl
 def _conversation(history: Sequence[JsonObject], inputs: Sequence[JsonObject], parts: PartsDecoder) -> tuple[Item, ...]:
     if not inputs and not history:
         raise missing("input")
-    check_length((*history, *inputs), MOST_ITEMS, param="input")
+    check_length((*history, *inputs), MAX_ITEMS, param="input")
     items = (*_items(history, "history", parts), *_items(inputs, "input", parts))
     check_pairs(items, IN_INPUT)
     return items
@@ -192,7 +196,7 @@ def _items(items: Sequence[JsonObject], param: str, parts: PartsDecoder) -> tupl
 
 
 def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
-    kind = kind_of(item)
+    kind = item_type(item)
     match kind:
         case "message":
             return _message(convert(item, schema.MessageItem, param=param), param, parts)

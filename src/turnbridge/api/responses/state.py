@@ -79,7 +79,7 @@ class State:
         inputs = stored.input_items(wanted.input)
         if ids := stored.ids_to_look_up(inputs):
             found = await self._store.items(owner, ids) if self._store is not None else {}
-            inputs = stored.resolved(inputs, found)
+            inputs = stored.resolve_references(inputs, found)
         history: tuple[JsonObject, ...] = ()
         segment: int | None = None
         if wanted.previous_response_id:

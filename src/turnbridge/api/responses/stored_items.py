@@ -28,7 +28,7 @@ def conversation_id(conversation: str | schema.ConversationRef | None) -> str | 
     return (conversation.id if isinstance(conversation, schema.ConversationRef) else conversation) or None
 
 
-def kind_of(item: JsonObject) -> str | None:
+def item_type(item: JsonObject) -> str | None:
     """Return the type of an item; it is optional in messages and references."""
     kind = item.get("type")
     if kind is not None:
@@ -40,7 +40,7 @@ def kind_of(item: JsonObject) -> str | None:
 
 def id_prefix(item: JsonObject) -> str:
     """Return the prefix of an item's id."""
-    return PREFIXES.get(kind_of(item) or "", OTHER_PREFIX)
+    return PREFIXES.get(item_type(item) or "", OTHER_PREFIX)
 
 
 def input_items(given: str | list[JsonObject] | None) -> list[JsonObject]:
@@ -55,15 +55,17 @@ def ids_to_look_up(items: Sequence[JsonObject]) -> list[str]:
     return [
         item_id
         for item in items
-        if isinstance(item_id := item.get("id"), str) and (kind_of(item) == REFERENCE or _lacks_content(item))
+        if isinstance(item_id := item.get("id"), str) and (item_type(item) == REFERENCE or _lacks_content(item))
     ]
 
 
-def resolved(items: Sequence[JsonObject], found: Mapping[str, JsonObject], *, param: str = "input") -> list[JsonObject]:
+def resolve_references(
+    items: Sequence[JsonObject], found: Mapping[str, JsonObject], *, param: str = "input"
+) -> list[JsonObject]:
     """Return items with their references resolved from what was found; `param` is their place in errors."""
     whole: list[JsonObject] = []
     for index, item in enumerate(items):
-        if kind_of(item) != REFERENCE:
+        if item_type(item) != REFERENCE:
             whole.append(_with_content(item, found) if _lacks_content(item) else item)
         elif (known := found.get(str(item.get("id")))) is not None:
             whole.append(known)
@@ -77,9 +79,9 @@ def resolved(items: Sequence[JsonObject], found: Mapping[str, JsonObject], *, pa
     return whole
 
 
-def shown_item(item_id: str, body: JsonObject, *, encrypted: bool) -> JsonObject:
+def listed_item(item_id: str, body: JsonObject, *, encrypted: bool) -> JsonObject:
     """Return an item as lists show it: with its id, its type, and text as parts."""
-    kind = kind_of(body)
+    kind = item_type(body)
     shown: JsonObject = {**body, "type": kind, "id": item_id}
     if kind == "message":
         shown["content"] = _parts(body)
@@ -90,7 +92,7 @@ def shown_item(item_id: str, body: JsonObject, *, encrypted: bool) -> JsonObject
     return shown
 
 
-def with_encrypted(response: JsonObject, stored: Mapping[str, JsonObject]) -> JsonObject:
+def with_encrypted_content(response: JsonObject, stored: Mapping[str, JsonObject]) -> JsonObject:
     """Return a response whose reasoning items have their encrypted content."""
     output = response["output"]
     if not isinstance(output, list):
@@ -104,7 +106,7 @@ def deleted(object_id: str, kind: str) -> JsonObject:
 
 
 def _lacks_content(item: JsonObject) -> bool:
-    return kind_of(item) == "reasoning" and not item.get(ENCRYPTED)
+    return item_type(item) == "reasoning" and not item.get(ENCRYPTED)
 
 
 def _with_content(item: JsonObject, stored: Mapping[str, JsonObject]) -> JsonObject:

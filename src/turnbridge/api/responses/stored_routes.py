@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from turnbridge.api.responses.background import BackgroundRuns, last_frames
 from turnbridge.api.responses.decode import ENCRYPTED_REASONING
 from turnbridge.api.responses.state import State, owner_asking
-from turnbridge.api.responses.stored_items import deleted, shown_item, with_encrypted
+from turnbridge.api.responses.stored_items import deleted, listed_item, with_encrypted_content
 from turnbridge.api.shared.pagination import (
     page,
     page_query,
@@ -53,7 +53,7 @@ class StoredResponses:
         if ENCRYPTED_REASONING not in included(request):
             return json_response(record.body)
         thoughts = {item.id: item.body for item in await self._state.store.response_outputs(owner, response_id)}
-        return json_response(with_encrypted(record.body, thoughts))
+        return json_response(with_encrypted_content(record.body, thoughts))
 
     async def delete(self, request: Request) -> Response:
         """Remove a response; one that still runs is ended first."""
@@ -137,7 +137,7 @@ def items_listed(request: Request, query: ItemQuery, found: ItemPage) -> JsonObj
 def items_shown(request: Request, items: Sequence[KeptItem]) -> list[JsonObject]:
     """Return items as lists show them."""
     encrypted = ENCRYPTED_REASONING in included(request)
-    return [shown_item(item.id, item.body, encrypted=encrypted) for item in items]
+    return [listed_item(item.id, item.body, encrypted=encrypted) for item in items]
 
 
 def _asked(request: Request) -> tuple[str, str]:

@@ -4,9 +4,9 @@ from turnbridge.turn.errors import InvalidRequest
 
 # OpenAI takes 2048 messages. A conversation that fills the largest context window with calls of a few words has some
 # thousand items. This many take some ten milliseconds in each of the steps that look at all of them.
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 # Of all messages and outputs together.
-MOST_PARTS = 20_000
+MAX_PARTS = 20_000
 
 # JSON objects, arrays and scalars of a whole body. That many take 60 ms to read if each is an empty array, which is the
 # worst of them; of a large body in ordinary use nearly all is inside of strings.

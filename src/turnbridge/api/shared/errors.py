@@ -48,8 +48,8 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
 
 
 # A message may repeat what the client sent, of any length. Other messages are shorter than this.
-LONGEST_MESSAGE = 4000
-LONGEST_PARAM = 500
+MAX_MESSAGE_CHARS = 4000
+MAX_PARAM_CHARS = 500
 
 
 def status_of(error: errors.GatewayError) -> int:
@@ -60,9 +60,9 @@ def status_of(error: errors.GatewayError) -> int:
 def error_object(error: errors.GatewayError) -> JsonObject:
     """Return the object that OpenAI puts under `error`."""
     return {
-        "message": cut(error.message, LONGEST_MESSAGE),
+        "message": cut(error.message, MAX_MESSAGE_CHARS),
         "type": _shape(error).type,
-        "param": None if error.param is None else cut(error.param, LONGEST_PARAM),
+        "param": None if error.param is None else cut(error.param, MAX_PARAM_CHARS),
         "code": error.error_code,
     }
 

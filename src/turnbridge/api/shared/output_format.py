@@ -7,7 +7,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from turnbridge.api.shared.parameters import unknown_value
-from turnbridge.api.shared.schema_budget import SchemaPlace, Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.strict_schema import strict_schema_error
 from turnbridge.api.shared.validation import check_string_length, invalid, missing
 from turnbridge.turn.errors import InvalidRequest
@@ -30,7 +30,9 @@ class FormatObject(Struct):
     json_schema: "FormatObject | None" = None
 
 
-def decode_format(wanted: FormatObject | None, schemas: Schemas, *, param: str, nested: bool = False) -> OutputFormat:
+def decode_format(
+    wanted: FormatObject | None, schemas: SchemaChecker, *, param: str, nested: bool = False
+) -> OutputFormat:
     """Return the format; `nested` if the schema and its name are in `json_schema`."""
     kind = "text" if wanted is None else wanted.type
     if wanted is None or kind == "text":
@@ -46,7 +48,7 @@ def decode_format(wanted: FormatObject | None, schemas: Schemas, *, param: str, 
     return _of_schema(wanted.json_schema, schemas, param=f"{param}.json_schema")
 
 
-def _of_schema(wanted: FormatObject, schemas: Schemas, *, param: str) -> JsonOfSchema:
+def _of_schema(wanted: FormatObject, schemas: SchemaChecker, *, param: str) -> JsonOfSchema:
     name = check_schema_name(wanted.name, param=f"{param}.name")
     schema, strict, schema_param = wanted.schema, wanted.strict is True, f"{param}.schema"
     if not isinstance(schema, dict):

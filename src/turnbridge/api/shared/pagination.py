@@ -9,24 +9,24 @@ from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject
 
 # OpenAI's own default and bound.
-USUAL_LIMIT = 20
-HIGHEST_LIMIT = 100
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 100
 # More than any list or stream has, and quick to parse.
-MOST_DIGITS = 12
+MAX_DIGITS = 12
 
 
 def query_number(given: str) -> int | None:
     """Return a number of a query string; None if it is no number, or out of any range."""
-    return int(given) if given.isascii() and given.isdigit() and len(given) <= MOST_DIGITS else None
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS else None
 
 
-def page_query(parameters: Mapping[str, str], *, usual_order: str = "desc") -> ItemQuery:
+def page_query(parameters: Mapping[str, str], *, default_order: str = "desc") -> ItemQuery:
     """Return the page that a query string asks for."""
-    given = parameters.get("limit", str(USUAL_LIMIT))
+    given = parameters.get("limit", str(DEFAULT_LIMIT))
     limit = query_number(given)
-    if limit is None or not 1 <= limit <= HIGHEST_LIMIT:
-        raise invalid("limit", f"expected a number from 1 to {HIGHEST_LIMIT}, but got '{given}'.")
-    order = one_of(parameters.get("order"), ("asc", "desc"), param="order") or usual_order
+    if limit is None or not 1 <= limit <= MAX_LIMIT:
+        raise invalid("limit", f"expected a number from 1 to {MAX_LIMIT}, but got '{given}'.")
+    order = one_of(parameters.get("order"), ("asc", "desc"), param="order") or default_order
     return ItemQuery(limit=limit, newest_first=order == "desc", after=parameters.get("after") or None)
 
 

@@ -37,7 +37,7 @@ CARRIED_TIERS: dict[str | None, str | None] = {
 }
 
 
-def unmet(request: Struct, defaults: dict[str, Json]) -> list[str]:
+def ignored(request: Struct, defaults: dict[str, Json]) -> list[str]:
     """Return the parameters that cannot be honoured and differ from their default.
 
     They have to be within their bounds all the same.

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from turnbridge.api.shared.body_budget import MOST_PARTS
+from turnbridge.api.shared.body_budget import MAX_PARTS
 from turnbridge.api.shared.validation import check_string_length, invalid, invalid_type
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import (
     IMAGE_SIZE_LIMIT,
-    MOST_PIXELS_IN_ALL,
+    MAX_TOTAL_PIXELS,
     SUPPORTED_IMAGES,
     excess_of_pixels,
     image_pixels,
@@ -29,9 +29,9 @@ TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "re
 CARRIED_DETAILS = frozenset({"auto", "high", "original"})
 
 # More than any host accepts. Anything longer is slow to parse, and holds its content itself or has no meaning.
-LONGEST_URL = 8192
+MAX_URL_CHARS = 8192
 # More than any file system accepts.
-LONGEST_NAME = 1024
+MAX_NAME_CHARS = 1024
 
 # Encoders that wrap lines are common.
 WHITE_SPACE = b" \t\r\n\f\v"
@@ -87,8 +87,8 @@ class PartsDecoder:
     def count(self, parts: int, *, param: str) -> None:
         """Count these parts; refuse them if the request has too many."""
         self._parts += parts
-        if self._parts > MOST_PARTS:
-            what = f"the request has more than {MOST_PARTS} content parts. Join some of them."
+        if self._parts > MAX_PARTS:
+            what = f"the request has more than {MAX_PARTS} content parts. Join some of them."
             raise invalid(param, what, code="array_above_max_length")
 
     def _part(self, part: ContentPart, param: str) -> Part:
@@ -122,11 +122,11 @@ class PartsDecoder:
             self.ignored.append(f"{param}.detail")
             detail = None
         if source[:5].lower() != "data:":
-            return ImagePart(url=check_string_length(source, LONGEST_URL, param=param), detail=detail, param=param)
+            return ImagePart(url=check_string_length(source, MAX_URL_CHARS, param=param), detail=detail, param=param)
         url, pixels = check_image_data_url(source, param)
         self._pixels += pixels
-        if self._pixels > MOST_PIXELS_IN_ALL:
-            most = f"more than {MOST_PIXELS_IN_ALL // 1_000_000} million pixels together"
+        if self._pixels > MAX_TOTAL_PIXELS:
+            most = f"more than {MAX_TOTAL_PIXELS // 1_000_000} million pixels together"
             message = f"The images of the request have {most}. Send fewer, or smaller ones."
             raise InvalidRequest(message, code="image_too_large", param=param)
         return ImagePart(url=url, detail=detail, param=param)
@@ -141,9 +141,9 @@ def _text(text: str | None, param: str) -> TextPart:
 def _file(source: FileSource, param: str) -> FilePart:
     filename = source.filename
     if filename is not None:
-        check_string_length(filename, LONGEST_NAME, param=f"{param}.filename")
+        check_string_length(filename, MAX_NAME_CHARS, param=f"{param}.filename")
     if source.file_url is not None:
-        url = check_string_length(source.file_url, LONGEST_URL, param=param)
+        url = check_string_length(source.file_url, MAX_URL_CHARS, param=param)
         return FilePart(filename=filename, mime_type=None, url=url, param=param)
     if source.file_data is None:
         raise InvalidRequest(
@@ -154,7 +154,7 @@ def _file(source: FileSource, param: str) -> FilePart:
     data, mime_type = source.file_data, None
     if data[:5].lower() == "data:":
         head, _, data = data.partition(",")
-        mime_type = head[5 : 5 + LONGEST_NAME].partition(";")[0] or None
+        mime_type = head[5 : 5 + MAX_NAME_CHARS].partition(";")[0] or None
     try:
         content = base64.b64decode(_without_white_space(data), validate=True)
     except ValueError as error:

@@ -50,7 +50,7 @@ class SchemaPlace(Struct, frozen=True, kw_only=True):
         return InvalidRequest(message, code=CODES[self.use], param=self.param)
 
 
-class Schemas:
+class SchemaChecker:
     """Checks the schemas of one request, except for what may take long."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from turnbridge.api.shared.parameters import one_of, unknown_value
-from turnbridge.api.shared.schema_budget import Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker
 from turnbridge.api.shared.validation import check_length, convert, missing
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
@@ -16,7 +16,7 @@ from turnbridge.turn.request import Tool, WebSearch
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
 # OpenAI accepts 128. Clients with many MCP servers have some hundreds.
-MOST_TOOLS = 1024
+MAX_TOOLS = 1024
 
 # A tuple: a type may be any JSON, also what is not hashable.
 WEB_SEARCH_TYPES = ("web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11")
@@ -67,11 +67,15 @@ class ToolUse(Struct, frozen=True, kw_only=True):
 
 
 def decode_tools(
-    declared: Sequence[JsonObject] | None, choice: str | JsonObject | None, schemas: Schemas, *, legacy: bool = False
+    declared: Sequence[JsonObject] | None,
+    choice: str | JsonObject | None,
+    schemas: SchemaChecker,
+    *,
+    legacy: bool = False,
 ) -> ToolUse:
     """Return the declared tools that the client's choice allows; `legacy` are `functions` and `function_call`."""
     place, choice_param = ("functions", "function_call") if legacy else ("tools", "tool_choice")
-    check_length(declared or (), MOST_TOOLS, param=place)
+    check_length(declared or (), MAX_TOOLS, param=place)
     tools: dict[str, Tool] = {}
     web_search: WebSearch | None = None
     for index, given in enumerate(declared or ()):
@@ -107,7 +111,7 @@ def decode_web_search(options: WebSearchOptions, *, param: str) -> WebSearch:
     )
 
 
-def _function(tool: ToolObject, param: str, schemas: Schemas) -> Tool:
+def _function(tool: ToolObject, param: str, schemas: SchemaChecker) -> Tool:
     function, place = (tool, param) if tool.function is None else (tool.function, f"{param}.function")
     name, strict, param = function.name, function.strict is True, f"{place}.parameters"
     if not name:
