@@ -2,7 +2,8 @@
 
 import pytest
 
-from turnbridge.api.shared.output_format import FormatObject, check_mentions_json, decode_format, encode_format
+from turnbridge.api.shared.history_checks import check_mentions_json
+from turnbridge.api.shared.output_format import FormatObject, decode_format, encode_format
 from turnbridge.api.shared.schema_budget import SchemaChecker
 from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest

@@ -7,8 +7,8 @@ from msgspec import Struct
 from turnbridge.api.chat import schema
 from turnbridge.api.shared import parameters
 from turnbridge.api.shared.body_budget import MAX_ITEMS
-from turnbridge.api.shared.call_pairing import IN_MESSAGES, check_pairs
-from turnbridge.api.shared.output_format import check_mentions_json, decode_format
+from turnbridge.api.shared.history_checks import IN_MESSAGES, check_mentions_json, check_pairs
+from turnbridge.api.shared.output_format import decode_format
 from turnbridge.api.shared.parts import PartsDecoder
 from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.tools import ToolUse, decode_tools, decode_web_search
@@ -24,16 +24,12 @@ MAX_CHOICES = 128
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 UNSUPPORTED = {
-    "logprobs": "Codex gives no log probabilities.",
-    "top_logprobs": "Codex gives no log probabilities.",
+    **dict.fromkeys(("logprobs", "top_logprobs"), "Codex gives no log probabilities."),
     "audio": "Codex produces text only.",
 }
 # Parameters that neither Codex nor the gateway can honour. The default is what happens anyway.
 IGNORED: dict[str, Json] = {
-    "temperature": 1,
-    "top_p": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
+    **parameters.SAMPLING,
     "logit_bias": {},
     "seed": None,
     "prediction": None,

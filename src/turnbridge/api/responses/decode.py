@@ -8,8 +8,8 @@ from turnbridge.api.responses import schema
 from turnbridge.api.responses.stored_items import item_type
 from turnbridge.api.shared import parameters
 from turnbridge.api.shared.body_budget import MAX_ITEMS
-from turnbridge.api.shared.call_pairing import IN_INPUT, check_pairs
-from turnbridge.api.shared.output_format import check_mentions_json, decode_format
+from turnbridge.api.shared.history_checks import IN_INPUT, check_mentions_json, check_pairs
+from turnbridge.api.shared.output_format import decode_format
 from turnbridge.api.shared.parts import PartsDecoder
 from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.tools import decode_tools
@@ -57,10 +57,7 @@ UNSUPPORTED = {
 }
 # Parameters that neither Codex nor the gateway can honour. The default is what happens anyway.
 IGNORED: dict[str, Json] = {
-    "temperature": 1,
-    "top_p": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
+    **parameters.SAMPLING,
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
     "max_tool_calls": None,

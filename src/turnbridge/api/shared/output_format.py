@@ -1,7 +1,6 @@
 """The format of the answer: the same in both APIs, but Chat Completions nests the schema and its name."""
 
 import re
-from collections.abc import Sequence
 from typing import assert_never
 
 from msgspec import Struct
@@ -10,8 +9,7 @@ from turnbridge.api.shared.parameters import unknown_value
 from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.strict_schema import strict_schema_error
 from turnbridge.api.shared.validation import check_string_length, invalid, missing
-from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Item, Json, JsonObject, Message, TextPart
+from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.json_schema import unreadable
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
 
@@ -74,17 +72,6 @@ def check_schema_name(name: str | None, *, param: str) -> str:
         expected = f"Expected a string that matches the pattern '{NAME_PATTERN}'."
         raise invalid(param, f"string does not match pattern. {expected}")
     return name
-
-
-def check_mentions_json(output: OutputFormat, items: Sequence[Item], instructions: str | None, *, param: str) -> None:
-    """Refuse `json_object` for a conversation that never mentions JSON, as OpenAI does: the model would not know."""
-    if not isinstance(output, AnyJsonObject):
-        return
-    parts = [part for item in items if isinstance(item, Message) for part in item.parts]
-    texts = [instructions or "", *(part.text for part in parts if isinstance(part, TextPart))]
-    if not any("json" in text.lower() for text in texts):
-        message = f"'{param}' must contain the word 'json' in some form, to use a format of type 'json_object'."
-        raise InvalidRequest(message, param=param)
 
 
 def encode_format(output: OutputFormat) -> JsonObject:

@@ -22,6 +22,9 @@ STOP_CHARACTERS = 1_024
 # OpenAI's bounds on sampling.
 DECIMAL_BOUNDS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
 
+# Sampling parameters that neither Codex nor the gateway can honour, with what happens anyway.
+SAMPLING: dict[str, Json] = {"temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
+
 SUMMARIES = ("auto", "concise", "detailed", "none")
 VERBOSITIES = ("low", "medium", "high")
 

@@ -1,10 +1,11 @@
-"""Refuses calls without an output and outputs without a call as OpenAI does: Codex would drop them."""
+"""Checks of a whole history that OpenAI makes: calls and outputs are paired, and JSON mode is mentioned."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, RawItem
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, RawItem, TextPart
+from turnbridge.turn.request import AnyJsonObject, OutputFormat
 
 FUNCTION = "function call"
 CUSTOM = "custom tool call"
@@ -33,7 +34,7 @@ IN_MESSAGES = Wording(
 
 
 def check_pairs(items: Sequence[Item], wording: Wording) -> None:
-    """Refuse an output without its call, and a call without its output."""
+    """Refuse an output without its call, and a call without its output: Codex would drop them."""
     waiting: dict[tuple[str, str], None] = {}
     for item in items:
         # Most items are messages. This takes 0.02 µs for one; to find that no case matches takes 0.9.
@@ -56,3 +57,14 @@ def check_pairs(items: Sequence[Item], wording: Wording) -> None:
         call_ids = ", ".join(waits for _, waits in waiting)
         message = wording.no_output.format(kind=kind, call_id=call_id, call_ids=call_ids)
         raise InvalidRequest(message, param=wording.param)
+
+
+def check_mentions_json(output: OutputFormat, items: Sequence[Item], instructions: str | None, *, param: str) -> None:
+    """Refuse `json_object` for a conversation that never mentions JSON, as OpenAI does: the model would not know."""
+    if not isinstance(output, AnyJsonObject):
+        return
+    parts = [part for item in items if isinstance(item, Message) for part in item.parts]
+    texts = [instructions or "", *(part.text for part in parts if isinstance(part, TextPart))]
+    if not any("json" in text.lower() for text in texts):
+        message = f"'{param}' must contain the word 'json' in some form, to use a format of type 'json_object'."
+        raise InvalidRequest(message, param=param)
