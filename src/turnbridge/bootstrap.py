@@ -12,15 +12,15 @@ from pathlib import Path
 import structlog
 from starlette.types import ASGIApp
 
-from turnbridge.api.chat.stored_routes import StoredChats
+from turnbridge.api.chat.routes import ChatCompletions
 from turnbridge.api.generation import Generation, GenerationRules
 from turnbridge.api.models import Models
 from turnbridge.api.responses.background import BackgroundRuns
 from turnbridge.api.responses.conversations import Conversations
+from turnbridge.api.responses.routes import Responses
 from turnbridge.api.responses.state import State
-from turnbridge.api.responses.stored_routes import StoredResponses
 from turnbridge.api.shared.body_budget import is_within_budget
-from turnbridge.app import Handlers, build_app
+from turnbridge.app import build_app
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.pool import Pool
@@ -44,11 +44,11 @@ from turnbridge.trace.trace import Trace
 from turnbridge.trace.web import TraceHttp
 from turnbridge.trace.writer import TraceFile
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
+from turnbridge.web.answer import Timing
 from turnbridge.web.middleware.access_log import context_of
 from turnbridge.web.middleware.metrics import Metrics
 from turnbridge.web.middleware.rate_limit import RequestRates
 from turnbridge.web.server.http_server import STOP_GRACE_S
-from turnbridge.web.turns import Timing
 
 log = structlog.get_logger(__name__)
 
@@ -163,8 +163,15 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     state = State(parts.store, parts.calls)
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.background_ended)
     models = Models(parts.backend, aliases=settings.model_aliases)
+    generation = Generation(runner, models, parts.judge, rules, admission)
     app = build_app(
-        _handlers(runner, parts.judge, admission, state, background, models, rules),
+        [
+            ChatCompletions(generation, state),
+            Responses(generation, state, background),
+            Conversations(state, body_limit_bytes=rules.body_limit_bytes),
+            models,
+        ],
+        fidelity=parts.backend.fidelity,
         problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
         api_key=api_key,
         metrics=metrics,
@@ -178,26 +185,6 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
         app = TraceHttp(app, parts.trace, request_id=lambda scope: context_of(scope).request_id)
     gateway = Gateway(app=app, pool=parts.pool, calls=parts.calls, warm=parts.warm, admission=admission, watch=watch)
     return gateway, background
-
-
-def _handlers(
-    runner: TurnRunner,
-    judge: Judge,
-    admission: Admission,
-    state: State,
-    background: BackgroundRuns,
-    models: Models,
-    rules: GenerationRules,
-) -> Handlers:
-    limit = rules.body_limit_bytes
-    chats = StoredChats(state, body_limit_bytes=limit)
-    return Handlers(
-        generation=Generation(runner, models, judge, rules, admission, state, background, chats),
-        models=models,
-        responses=StoredResponses(state, background),
-        conversations=Conversations(state, body_limit_bytes=limit),
-        chats=chats,
-    )
 
 
 def _store(settings: Settings) -> SqlStore | None:

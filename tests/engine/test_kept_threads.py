@@ -48,14 +48,14 @@ async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Se
     calls = ParkedTurns(ttl_s=60)
     backend = ScriptedBackend([*turns, saying("Done.")])
     runner = TurnRunner(backend, ScriptedMedia(), WordTokenizer(), DirectJudge(), calls, warm, Watch(ALL_THE_TIME))
-    endings = [[event async for batch in runner.run(request) for event in batch][-1]]
+    endings = [[event async for batch in runner.start(request).events() for event in batch][-1]]
     for call_id in answered:
         told: tuple[Item, ...] = (
             FunctionCall(call_id=call_id, name="f", arguments=RIGHT),
             FunctionCallOutput(call_id=call_id, output=""),
         )
         request = replace(request, items=(*request.items, *told))
-        endings.append([event async for batch in runner.run(request) for event in batch][-1])
+        endings.append([event async for batch in runner.start(request).events() for event in batch][-1])
     assert [type(each) for each in endings] == [*[CallsAwaited] * len(answered), TurnCompleted]
     assert len(backend.opened) == 1, "all in one thread"
     kept = len(warm)

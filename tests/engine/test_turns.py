@@ -34,6 +34,7 @@ from turnbridge.turn.events import (
     TurnEvent,
     TurnFailed,
     TurnIncomplete,
+    TurnServed,
     Usage,
 )
 from turnbridge.turn.items import (
@@ -62,8 +63,15 @@ AS_JSON = replace(ASKED, output=AnyJsonObject())
 
 @asynccontextmanager
 async def running(backend: ScriptedBackend, request: TurnRequest) -> AsyncIterator[AsyncIterator[Sequence[TurnEvent]]]:
-    async with aclosing(runner_on(backend).run(request)) as batches:
-        yield batches
+    async with aclosing(runner_on(backend).start(request).events()) as batches:
+        yield told(batches)
+
+
+async def told(batches: AsyncIterator[Sequence[TurnEvent]]) -> AsyncIterator[Sequence[TurnEvent]]:
+    """Yield a turn's events, without those that say how it is served."""
+    async for batch in batches:
+        if not isinstance(batch[0], TurnServed):
+            yield batch
 
 
 async def events_of(backend: ScriptedBackend, request: TurnRequest) -> list[TurnEvent]:
@@ -117,7 +125,9 @@ async def test_media_that_cannot_be_had_fails_the_turn_before_codex_is_asked() -
 
     backend = ScriptedBackend([saying("never")])
     picture = Message(role="user", parts=(ImagePart(url="https://example.test/a.png", param="p"),))
-    async with aclosing(runner_on(backend, media=NoMedia()).run(replace(ASKED, items=(picture,)))) as batches:
+    async with aclosing(
+        runner_on(backend, media=NoMedia()).start(replace(ASKED, items=(picture,))).events()
+    ) as batches:
         assert [batch async for batch in batches] == [[TurnFailed(refusal)]]
     assert backend.opened == []
 
@@ -385,7 +395,7 @@ async def test_a_defect_is_not_dressed_up_as_a_failed_turn_and_still_gives_the_c
     backend = ScriptedBackend([saying("four five")])
     runner = runner_on(backend, tokenizer=Defective())
     with pytest.raises(LookupError):
-        async with aclosing(runner.run(replace(ASKED, max_output_tokens=1))) as batches:
+        async with aclosing(runner.start(replace(ASKED, max_output_tokens=1)).events()) as batches:
             [batch async for batch in batches]
     assert backend.running == 0
 
@@ -400,10 +410,11 @@ async def test_a_defect_is_not_dressed_up_as_a_failed_turn_and_still_gives_the_c
 )
 async def test_a_turn_that_takes_too_long_fails_and_is_given_up(patience: Patience, words: str) -> None:
     backend = ScriptedBackend([saying("never")], pace_s=60)
-    async with aclosing(runner_on(backend, patience=patience).run(ASKED)) as batches:
-        (ended,) = [event async for batch in batches for event in batch]
-    error, told, _ = failure(ended)
-    assert (error, words in told, backend.running) == (TurnTimeout, True, 0)
+    async with aclosing(runner_on(backend, patience=patience).start(ASKED).events()) as batches:
+        served, ended = [event async for batch in batches for event in batch]
+    assert served == TurnServed("fresh", "exact")
+    error, message, _ = failure(ended)
+    assert (error, words in message, backend.running) == (TurnTimeout, True, 0)
 
 
 @pytest.mark.parametrize("request_", [ASKED, AS_JSON, replace(ASKED, stop=("10}}",))], ids=["text", "json", "stop"])
@@ -411,6 +422,8 @@ async def test_a_model_that_speaks_is_not_silent(request_: TurnRequest) -> None:
     """Also while its words are held back to be checked."""
     turn = saying("{", '"a"', ": ", "1", "0", "}")
     backend = ScriptedBackend([turn], pace_s=0.15)
-    async with aclosing(runner_on(backend, patience=Patience(silence_s=1, whole_s=60)).run(request_)) as batches:
+    async with aclosing(
+        runner_on(backend, patience=Patience(silence_s=1, whole_s=60)).start(request_).events()
+    ) as batches:
         events = [event async for batch in batches for event in batch]
     assert events[-1] == TurnCompleted(USAGE)

@@ -34,7 +34,7 @@ from turnbridge.scripted_model.replies import (
 )
 from turnbridge.scripted_model.server import ScriptedModel, in_order
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.turns import INTERVALS_BEFORE_BLANKS
+from turnbridge.web.answer import INTERVALS_BEFORE_BLANKS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -13,7 +13,6 @@ import pytest
 from soak.asking import RESPONSES
 from soak.gateway import API_KEY, gateway_process
 from turnbridge.api.responses.background import LOST
-from turnbridge.api.responses.state import owner_of
 from turnbridge.engine.records import History
 from turnbridge.scripted_model.replies import (
     Pause,
@@ -26,6 +25,7 @@ from turnbridge.scripted_model.replies import (
 from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.store.open import open_store, store_url
 from turnbridge.turn.items import JsonObject
+from turnbridge.web.middleware.auth import client_with
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -126,7 +126,7 @@ async def test_every_answer_that_was_read_is_kept_and_none_is_half_there(started
         kept = [line["body"] async for line in store.export() if line["kind"] == "response"]
         for response in kept:
             assert isinstance(response, dict)
-            history = await store.response_history(owner_of(API_KEY), str(response["id"]))
+            history = await store.response_history(client_with(API_KEY.encode()).id, str(response["id"]))
             assert history is not None
             check_whole(response, history)
     finally:

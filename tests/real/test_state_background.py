@@ -22,7 +22,6 @@ from tests.support.state_clients import (
     user,
 )
 from turnbridge.api.responses import background
-from turnbridge.api.responses.state import owner_of
 from turnbridge.engine.records import KeptItem, ResponseRecord
 from turnbridge.scripted_model.replies import (
     Reply,
@@ -35,6 +34,7 @@ from turnbridge.scripted_model.replies import (
 from turnbridge.store.open import open_store, store_url
 from turnbridge.store.responses import Responses
 from turnbridge.turn.items import JsonObject
+from turnbridge.web.middleware.auth import client_with
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -412,7 +412,12 @@ def left_behind(response_id: str, body: JsonObject) -> ResponseRecord:
     """Return what a gateway that was killed leaves of a response."""
     left: JsonObject = {**body, "id": response_id, "status": "in_progress", "output": []}
     return ResponseRecord(
-        id=response_id, owner=owner_of(API_KEY), created_at=1, status="in_progress", background=True, body=left
+        id=response_id,
+        owner=client_with(API_KEY.encode()).id,
+        created_at=1,
+        status="in_progress",
+        background=True,
+        body=left,
     )
 
 

@@ -21,11 +21,12 @@ from tests.support.state_clients import (
 )
 from tests.support.tool_clients import declared, weather_call
 from turnbridge import bootstrap
-from turnbridge.api.responses.state import NOTHING_KEPT, owner_of
+from turnbridge.api.responses.state import NOTHING_KEPT
 from turnbridge.engine.records import KeptItem, ResponseRecord
 from turnbridge.scripted_model.replies import answer, message, reasoning
 from turnbridge.store.open import STORE_FILE, open_store, store_url
 from turnbridge.turn.items import JsonObject
+from turnbridge.web.middleware.auth import client_with
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -157,7 +158,7 @@ async def add(data_dir: Path, ages_days: dict[str, float], size: int = 10) -> No
         await store.add_response(
             ResponseRecord(
                 id=name,
-                owner=owner_of(API_KEY),
+                owner=client_with(API_KEY.encode()).id,
                 created_at=int(time.time() - days * DAY_S),
                 status="completed",
                 body=made,

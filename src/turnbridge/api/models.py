@@ -8,7 +8,7 @@ from starlette.responses import Response
 from turnbridge.engine.models import ModelCatalog
 from turnbridge.engine.ports import Backend, Model
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.http import json_response
+from turnbridge.web.http import RouteOf, json_response
 
 OWNER = "codex"
 # Codex does not tell when a model was made, and the field must be a number.
@@ -25,6 +25,10 @@ class Models:
         self._backend = backend
         self._aliases = aliases
         self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
+
+    def routes(self) -> list[RouteOf]:
+        """Return the routes of this API."""
+        return [RouteOf("GET", "/models", self.list), RouteOf("GET", "/models/{model:path}", self.retrieve)]
 
     async def catalog(self) -> ModelCatalog:
         """Return the models and every name for them."""

@@ -1,17 +1,10 @@
-"""How calls are shown to a client: as the API has it, or in the text, for plugins that look for them there."""
+"""How calls are shown to a client: as its API has it, or in the text, for plugins that look for them there."""
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
-from starlette.requests import Request
+from starlette.types import Scope
 
-from turnbridge.api.shared.obsidian_xml import calls_as_text
-from turnbridge.engine.turns import Served
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.events import TurnEvent
-from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace
 from turnbridge.web.http import header_value
 
 OutputMode: TypeAlias = Literal["openai-json", "obsidian-xml"]
@@ -28,30 +21,9 @@ MODES: dict[str, OutputMode] = {
 }
 
 
-class Runner(Protocol):
-    """Runs turns."""
-
-    def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Yield the events of a turn in batches, the last of which ends in a `Terminal`."""
-        ...
-
-
-class CallsInText:
-    """Runs turns whose calls are told in the text; their outputs come as text too, so nothing waits for them."""
-
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
-
-    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        """Yield the events of a turn without a call among them."""
-        async with aclosing(self._runner.run(replace(request, awaits_outputs=False), served)) as batches:
-            async for batch in batches:
-                yield calls_as_text(batch)
-
-
-def output_mode(request: Request, usual: OutputMode) -> OutputMode:
+def output_mode(scope: Scope, usual: OutputMode) -> OutputMode:
     """Return the mode that a request asks for."""
-    header = header_value(request.scope, MODE_HEADER.encode())
+    header = header_value(scope, MODE_HEADER.encode())
     if header is None:
         return usual
     asked = header.decode("latin-1")

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from turnbridge.engine.media_items import ready_items
@@ -34,10 +33,12 @@ from turnbridge.turn.events import (
     ReasoningDelta,
     SummaryDelta,
     TextDelta,
+    ThreadUse,
     TurnCompleted,
     TurnEvent,
     TurnFailed,
     TurnIncomplete,
+    TurnServed,
     Usage,
 )
 from turnbridge.turn.items import (
@@ -61,30 +62,35 @@ from turnbridge.turn.values import replace
 SUMMARY_PARAM = "reasoning.summary"
 
 
-@dataclass(slots=True)
-class Served:
-    """How a turn was served."""
+class TurnRun:
+    """One turn as it runs: its events, and what is known of it before there are any."""
 
-    thread: Literal["parked", "warm", "replayed", "fresh"] = "fresh"
-    """In a turn that waited, a thread that went on, or a thread of its own."""
-    fidelity: str | None = None
-    """How faithfully the model was shown the request, once that is known."""
-    threads: list[Thread] = field(default_factory=list)
-    """The threads that it was run in; several choices have one each."""
+    def __init__(self, runner: "TurnRunner", request: TurnRequest) -> None:
+        self._runner = runner
+        self._request = request
+        self.thread: Thread | None = None
+        """Where it runs, as soon as that is decided; another one if it is run again."""
 
     @property
     def retrying(self) -> bool:
-        """Tell whether a provider that has just failed is asked again."""
-        return any(thread.retrying for thread in self.threads)
+        """Tell whether Codex retries a provider that has just failed."""
+        return self.thread is not None and self.thread.retrying
 
     @property
     def heard(self) -> bool:
-        """Tell whether the model has said anything yet."""
-        return any(thread.heard for thread in self.threads)
+        """Tell whether the model has sent anything yet."""
+        return self.thread is not None and self.thread.heard
+
+    def events(self) -> Batches:
+        """Run the turn. The first event is `TurnServed`, the last one a `Terminal`: a `GatewayError` becomes one.
+
+        Closing the iterator interrupts the turn in Codex.
+        """
+        return self._runner.events(self._request, self)
 
 
 class TurnRunner:
-    """Runs turns on a backend. Closing the iterator of a run interrupts its turn in Codex."""
+    """Runs turns on a backend."""
 
     def __init__(
         self,
@@ -105,18 +111,25 @@ class TurnRunner:
         self._watch = watch
         self._without_summary: set[str] = set()
 
-    async def run(self, request: TurnRequest, served: Served | None = None) -> Batches:
-        """Yield the turn's events in batches, the last of which ends in a `Terminal`: a `GatewayError` becomes one.
+    def start(self, request: TurnRequest) -> TurnRun:
+        """Return a turn that runs when its events are asked for."""
+        return TurnRun(self, request)
 
-        How the turn is served is written into `served` before the first batch.
-        """
-        served = served or Served()
+    async def events(self, request: TurnRequest, run: TurnRun) -> Batches:
+        """Yield the events of a turn in batches; see `TurnRun.events`."""
         try:
             ready = await self._ready(request)
-            # As long as nothing has been told, a turn may begin again.
+            # A turn may run again for as long as nothing of its answer has left.
             for attempt in itertools.count(1):
-                turn, first = await self._begun(ready, served)
+                turn: _Turn | None = None
                 try:
+                    try:
+                        turn, how = await self._open(ready)
+                        run.thread = turn.thread
+                        yield [TurnServed(how, turn.thread.fidelity)]
+                        first = await self._first(turn)
+                    except BackendLost as error:
+                        first = [TurnFailed(without_frames(error))]
                     if (again := await self._again(ready, turn, first, attempt)) is not None:
                         ready = again
                         continue
@@ -133,50 +146,34 @@ class TurnRunner:
         except GatewayError as error:
             yield [TurnFailed(without_frames(error))]
 
-    async def _begun(self, request: TurnRequest, served: Served) -> "tuple[_Turn | None, list[TurnEvent]]":
-        """Begin a turn, and return it with its first batch; with all of them, if its client waits for the whole.
-
-        That Codex died before it could begin is told like any other failure.
-        """
-        turn: _Turn | None = None
+    async def _first(self, turn: "_Turn") -> list[TurnEvent]:
+        """Return the first batch of a turn; all of them if its client does not stream."""
         first: list[TurnEvent] = []
-        try:
-            turn = await self._open(request, served)
-            async for batch in turn.batches:
-                first += batch
-                self._keep(turn, batch[-1])
-                if request.streamed:
-                    break
-        except BackendLost as error:
-            first.append(TurnFailed(without_frames(error)))
-        except BaseException:
-            if turn is not None:
-                await turn.over()
-            raise
-        return turn, first
+        async for batch in turn.batches:
+            first += batch
+            self._keep(turn, batch[-1])
+            if turn.told.request.streamed:
+                break
+        return first
 
-    async def _open(self, request: TurnRequest, served: Served) -> "_Turn":
-        """Return the answer to come: of the turn or thread that a request continues, or of one that replays it."""
+    async def _open(self, request: TurnRequest) -> "tuple[_Turn, ThreadUse]":
+        """Return the turn that answers a request: a parked one, one in a warm thread, or one in a thread of its own."""
         told = Told(request)
         if request.large:
             # Thousands of items, or calls with much JSON in them, are read in a thread.
             await asyncio.to_thread(lambda: told.hashes)
         if (claim := self._calls.claim(request)) is not None:
-            served.thread = "parked"
-            turn = self._turn(told, served, claim.thread, claim.thread.resume(claim.outputs))
+            turn = self._turn(told, claim.thread, claim.thread.resume(claim.outputs))
             turn.rules.intervened = claim.intervened
-            return turn
+            return turn, "parked"
         if (warm := self._warm.take(told)) is not None:
-            served.thread = "warm"
-            return self._turn(told, served, warm.thread, warm.thread.run(warm.rest, request))
+            return self._turn(told, warm.thread, warm.thread.run(warm.rest, request)), "warm"
         history = self._calls.restored(request)
-        served.thread = "replayed" if any(map(is_models, history)) else "fresh"
+        how: ThreadUse = "replayed" if any(map(is_models, history)) else "fresh"
         thread = await self._backend.open(replace(request, items=history))
-        return self._turn(told, served, thread, thread.run())
+        return self._turn(told, thread, thread.run()), how
 
-    def _turn(self, told: Told, served: Served, thread: Thread, source: Batches) -> "_Turn":
-        served.fidelity = thread.fidelity
-        served.threads.append(thread)
+    def _turn(self, told: Told, thread: Thread, source: Batches) -> "_Turn":
         clock = TurnClock(self._watch, thread)
         return _Turn(told, thread, clock, self._tokenizer, self._judge, source)
 

@@ -1,7 +1,7 @@
 """What a turn reports while it runs: a closed union.
 
-Every stream of events ends in exactly one `Terminal`. A message or thought that is still open then was cut off there:
-its text is the concatenation of its deltas so far.
+A stream of events begins with `TurnServed`, once for each time that the turn is tried, and ends in exactly one
+`Terminal`. A message or thought that is still open then was cut off there: its text is the concatenation of its deltas.
 """
 
 from typing import Literal, TypeAlias
@@ -32,6 +32,17 @@ class Usage(Struct, frozen=True):
             reasoning=self.reasoning + other.reasoning,
             estimated=self.estimated or other.estimated,
         )
+
+
+ThreadUse: TypeAlias = Literal["parked", "warm", "replayed", "fresh"]
+
+
+class TurnServed(Struct, frozen=True):
+    """The turn has a thread: it resumes a parked turn, continues a warm thread, or has a fresh one."""
+
+    thread: ThreadUse
+    fidelity: str
+    """How faithfully the model is shown the request: `exact`, or what is missing or added."""
 
 
 class MessageStarted(Struct, frozen=True):
@@ -148,4 +159,4 @@ ItemEvent: TypeAlias = (
     | FunctionCallDone
     | WebSearchDone
 )
-TurnEvent: TypeAlias = ItemEvent | Terminal
+TurnEvent: TypeAlias = TurnServed | ItemEvent | Terminal

@@ -1,14 +1,27 @@
 """Small parts of HTTP that every route uses: headers as ASGI has them, ids, JSON responses, `x-no-keepalive`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from turnbridge.turn.items import JsonObject
+
+
+class RouteOf(NamedTuple):
+    """A route of an API, which is served with and without `/v1`."""
+
+    method: str | None
+    """None for any."""
+    path: str
+    endpoint: Callable[[Request], Awaitable[ASGIApp]]
+    generates: bool = False
+    """Whether it runs turns, and so counts for rate limits."""
 
 
 def header_value(scope: Scope, name: bytes) -> bytes | None:

@@ -10,6 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tests.api.shared.event_streams import event_streams
 from tests.api.shared.official import unknown_fields
+from tests.support.frames import parsed
 from turnbridge.api.chat.decode import decode
 from turnbridge.api.chat.encode import ChatEncoder
 from turnbridge.turn import errors
@@ -49,8 +50,15 @@ def encoder(**wishes: Json) -> ChatEncoder:
 
 def encoded(made: ChatEncoder, events: Sequence[tuple[int, ev.TurnEvent]]) -> list[JsonObject]:
     """Return all chunks of choices whose events arrive in this order."""
-    chunks = [chunk for index, event in events for chunk in made.feed(index, event)]
-    return [*made.opening(speaks=True), *chunks, *made.closing()]
+    opening = made.opening(speaks=True)
+    chunks = b"".join([made.frames(index, [event]) for index, event in events])
+    return parsed(opening + chunks + (b"" if made.failure else made.closing()))
+
+
+def fed(made: ChatEncoder, event: ev.TurnEvent) -> list[JsonObject]:
+    """Return the chunks of an event in a stream that has begun."""
+    made.opening()
+    return parsed(made.frames(0, [event]))
 
 
 def _choices(chunk: JsonObject) -> list[JsonObject]:
@@ -107,7 +115,7 @@ def test_a_typical_turn_is_told_chunk_by_chunk() -> None:
         chunk({"content": "\n\nBye."}),
         chunk({}, finish_reason="stop"),
     ]
-    assert made.completion == answer({"content": "hello\n\nBye.", "reasoning_content": "Hm.\n\nSo.\n\nI look."})
+    assert made.whole() == answer({"content": "hello\n\nBye.", "reasoning_content": "Hm.\n\nSo.\n\nI look."})
 
 
 @pytest.mark.parametrize(
@@ -122,7 +130,7 @@ def test_a_typical_turn_is_told_chunk_by_chunk() -> None:
     ids=["current", "legacy"],
 )
 def test_a_call_without_arguments_has_no_delta_for_them(wishes: JsonObject, delta: JsonObject) -> None:
-    chunks = encoder(**wishes).feed(0, ev.FunctionCallDone("fc", "c", "now", ""))
+    chunks = fed(encoder(**wishes), ev.FunctionCallDone("fc", "c", "now", ""))
     assert [choice["delta"] for chunk in chunks for choice in _choices(chunk)] == [delta]
 
 
@@ -144,12 +152,12 @@ def test_the_usage_comes_last_and_only_if_asked_for() -> None:
     ],
 )
 def test_the_end_of_a_turn_is_a_reason_to_finish(end: ev.Terminal, reason: str) -> None:
-    assert encoder().feed(0, end) == [chunk({}, finish_reason=reason)]
+    assert fed(encoder(), end) == [chunk({}, finish_reason=reason)]
 
 
 def test_a_failed_turn_has_no_reason_to_finish_and_is_kept_for_the_error() -> None:
     made, failed = encoder(), ev.TurnFailed(errors.UpstreamFailed("It broke."), ev.Usage(input=3))
-    assert made.feed(0, failed) == []
+    assert fed(made, failed) == []
     assert (made.failure, made.usage) == (failed, ev.Usage(input=3))
 
 
@@ -191,14 +199,14 @@ def test_a_citation_points_at_its_place_in_the_whole_text() -> None:
     made = encoder()
     encoded(made, [*cited("msg_1", "Rain."), *cited("msg_2", "Snow."), (0, COMPLETED)])
     citations: list[Json] = [citation(0, 5, "Rain."), citation(7, 12, "Snow.")]
-    assert made.completion == answer({"content": "Rain.\n\nSnow.", "annotations": citations})
+    assert made.whole() == answer({"content": "Rain.\n\nSnow.", "annotations": citations})
 
 
 def test_a_citation_in_what_is_only_narrated_is_none_of_the_answer() -> None:
     made = encoder()
     encoded(made, [*cited("msg_1", "Rain?", phase="commentary"), *cited("msg_2", "Rain."), (0, COMPLETED)])
     citations: list[Json] = [citation(0, 5, "Rain.")]
-    assert made.completion == answer({"content": "Rain.", "reasoning_content": "Rain?", "annotations": citations})
+    assert made.whole() == answer({"content": "Rain.", "reasoning_content": "Rain?", "annotations": citations})
 
 
 def test_a_citation_reaches_a_client_that_streams() -> None:
@@ -287,9 +295,10 @@ def test_the_stream_alone_rebuilds_the_completion(
     choices, events = turns
     made = encoder(n=choices, stream=True, stream_options={"include_usage": include_usage})
     chunks = encoded(made, events)
-    told = made.completion["choices"]
+    told = made.whole()["choices"]
+    if include_usage and made.failure is None:
+        assert chunks.pop() == {**CHUNK, "choices": [], "usage": made.whole()["usage"]}
     if include_usage:
-        assert chunks.pop() == {**CHUNK, "choices": [], "usage": made.completion["usage"]}
         assert all(chunk.pop("usage", "none") is None for chunk in chunks)
     assert all(chunk == {**CHUNK, "choices": chunk["choices"]} for chunk in chunks)
     assert [
@@ -334,7 +343,8 @@ def test_the_texts_are_the_models_with_blank_lines_between_them(turn: list[ev.Tu
                 sides["reasoning_content"][place] = sides["reasoning_content"].get(place, "") + text
             case _:
                 pass
-    (choice,) = made.completion["choices"] if isinstance(made.completion["choices"], list) else []
+    choices = made.whole()["choices"]
+    (choice,) = choices if isinstance(choices, list) else []
     whole = whole_choice(choice)
     assert {side: whole[side] for side in sides} == {side: "\n\n".join(parts.values()) for side, parts in sides.items()}
 
@@ -345,4 +355,17 @@ def test_the_official_client_knows_every_field_of_every_chunk(turn: list[ev.Turn
     for told in encoded(made, one(*turn)):
         assert unknown_fields(ChatCompletionChunk, told) <= BEYOND_THE_SDK
     if made.failure is None:
-        assert unknown_fields(ChatCompletion, made.completion) <= BEYOND_THE_SDK
+        assert unknown_fields(ChatCompletion, made.whole()) <= BEYOND_THE_SDK
+
+
+@pytest.mark.parametrize(
+    ("event", "content"),
+    [(ev.TextDelta("msg_1", "Hi"), ""), (ev.FunctionCallDone("fc", "c", "now", ""), None)],
+    ids=["text", "a call"],
+)
+def test_the_first_output_is_preceded_by_the_role(event: ev.TurnEvent, content: str | None) -> None:
+    made = encoder(tools=[{"type": "function", "function": {"name": "now"}}])
+    assert made.frames(0, [ev.TurnServed("fresh", "exact"), ev.MessageStarted("msg_1", None)]) == b""
+    first, *others = parsed(made.frames(0, [event]) + made.frames(0, [event]))
+    assert first == chunk({"role": "assistant", "content": content, "refusal": None})
+    assert first not in others

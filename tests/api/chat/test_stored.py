@@ -4,7 +4,7 @@ import pytest
 from openai.types.chat import ChatCompletionStoreMessage
 
 from tests.api.shared.official import unknown_fields
-from turnbridge.api.chat.stored_routes import shown_message
+from turnbridge.api.chat.routes import shown_message
 from turnbridge.turn.items import JsonObject
 
 PARTS: JsonObject = {"content": [{"type": "text", "text": "hi"}]}

@@ -8,25 +8,27 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from tests.api.responses.decoded import decode
+from tests.support.frames import parsed
 from tests.web.asgi_driver import Exchange
-from turnbridge.api.output_mode import Runner
 from turnbridge.api.responses import background
 from turnbridge.api.responses.background import (
     LOST,
+    BackgroundRun,
     BackgroundRuns,
-    Run,
     last_frames,
     lost,
 )
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.state import Past, State
+from turnbridge.api.shared.sse import named_frames
+from turnbridge.engine.frame_log import FrameLog
 from turnbridge.engine.parked_turns import ParkedTurns
 from turnbridge.engine.ports import Model
 from turnbridge.engine.records import (
@@ -35,15 +37,14 @@ from turnbridge.engine.records import (
     ResponseRecord,
     Store,
 )
-from turnbridge.engine.turns import Served
+from turnbridge.engine.run import Run
+from turnbridge.engine.turns import TurnRun
 from turnbridge.store.open import SqlStore, open_store, store_url
 from turnbridge.turn.errors import BackendUnavailable
-from turnbridge.turn.events import TurnCompleted, TurnEvent, Usage
+from turnbridge.turn.events import TurnCompleted, TurnEvent, TurnServed, Usage
 from turnbridge.turn.items import JsonObject
-from turnbridge.turn.request import TurnRequest
-from turnbridge.web.frame_log import EventStream
+from turnbridge.web.answer import Followed
 from turnbridge.web.middleware.access_log import CONTEXT_KEY, RequestContext
-from turnbridge.web.writers import named_frames
 
 pytestmark = pytest.mark.anyio
 
@@ -76,10 +77,24 @@ def frames(*numbers: int) -> bytes:
 
 
 @pytest.fixture
-def run() -> Run:
-    """Return a run of which nothing has been told."""
+def encoder() -> ResponseEncoder:
+    """Return the encoder of a response of which nothing has been told."""
+    return encoder_of("resp_1")
+
+
+@pytest.fixture
+def log() -> FrameLog:
+    """Return a stream of which nothing has been written."""
+    return FrameLog()
+
+
+def encoder_of(response_id: str) -> ResponseEncoder:
     request = decode({"model": "gpt-5.5", "input": "Hi", "background": True})
-    return Run(past=PAST, encoder=ResponseEncoder(request, MODEL, response_id="resp_1", created_at=1, stored=True))
+    return ResponseEncoder(request, MODEL, response_id=response_id, created_at=1, now=lambda: 1, stored=True)
+
+
+def run_of(turn: object, encoder: ResponseEncoder) -> Run:
+    return Run([cast("TurnRun", turn)], encoder, contextlib.nullcontext(0.0))
 
 
 async def collected(source: AsyncIterator[bytes]) -> bytes:
@@ -120,21 +135,19 @@ async def never() -> AsyncGenerator[Sequence[TurnEvent], None]:
 class Idle:
     """Runs turns in which nothing happens."""
 
-    def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        del request, served
+    def events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         return never()
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before its first step", "later"])
 @pytest.mark.parametrize(("how", "status"), [("cancel", "cancelled"), ("aclose", "failed")])
 async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
-    tmp_path: Path, run: Run, begun: bool, how: str, status: str
+    tmp_path: Path, encoder: ResponseEncoder, begun: bool, how: str, status: str
 ) -> None:
     store = await open_store(store_url(tmp_path))
     state = State(store, ParkedTurns(ttl_s=1))
     runs = BackgroundRuns(state, keepalive_s=None, count=lambda *_: None)
-    asked = TurnRequest(model="gpt-5.5", items=())
-    started = await runs.start(Idle(), PAST, asked, run.encoder, contextlib.nullcontext(0.0))
+    started = await runs.start(run_of(Idle(), encoder), PAST, encoder)
     if begun:
         await asyncio.sleep(0)
     await (runs.cancel(started) if how == "cancel" else runs.aclose())
@@ -150,9 +163,9 @@ class Answering:
         self._error = error
         self._fidelity = fidelity
 
-    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        del request
-        served.fidelity = self._fidelity
+    async def events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        if self._fidelity is not None:
+            yield [TurnServed("fresh", self._fidelity)]
         if self._error is not None:
             raise self._error
         yield [TurnCompleted(Usage(input=2, output=3))]
@@ -179,29 +192,28 @@ class Counted:
         state = State(store, ParkedTurns(ttl_s=1))
         self.runs = BackgroundRuns(state, keepalive_s=None, count=lambda *turn: self.turns.append(turn))
 
-    async def begin(self, runner: Runner, run: Run) -> Run:
-        asked = TurnRequest(model="gpt-5.5", items=())
-        started = await self.runs.start(runner, PAST, asked, run.encoder, contextlib.nullcontext(0.0))
+    async def begin(self, runner: object, encoder: ResponseEncoder) -> BackgroundRun:
+        started = await self.runs.start(run_of(runner, encoder), PAST, encoder)
         async with asyncio.timeout(25):
             await self.keeping.wait()
         return started
 
 
-def endings(run: Run) -> list[str]:
+def endings(run: BackgroundRun) -> list[str]:
     """Return the events of a stream after which nothing may come."""
-    told = [json.loads(frame.split(b"data: ")[1])["type"].removeprefix("response.") for frame in run.log.frames]
+    told = [str(event["type"]).removeprefix("response.") for event in parsed(b"".join(run.log.chunks))]
     return [name for name in told if name in ("completed", "incomplete", "failed", "error")]
 
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("how", ["cancel", "aclose"])
 async def test_a_run_that_is_ended_while_its_end_is_being_kept_has_one_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, how: str, times: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder, how: str, times: int
 ) -> None:
     store = await open_store(store_url(tmp_path))
     counted = Counted(store, monkeypatch)
     with capture_logs() as logged:
-        started = await counted.begin(Answering(), run)
+        started = await counted.begin(Answering(), encoder)
         stopping = [
             asyncio.ensure_future(counted.runs.cancel(started) if how == "cancel" else counted.runs.aclose())
             for _ in range(times)
@@ -220,13 +232,13 @@ async def test_a_run_that_is_ended_while_its_end_is_being_kept_has_one_end(
 
 
 async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
 ) -> None:
     store = await open_store(store_url(tmp_path))
     counted = Counted(store, monkeypatch)
-    started = await counted.begin(Answering(), run)
+    started = await counted.begin(Answering(), encoder)
     asking = asyncio.ensure_future(counted.runs.find_unkept("me", "resp_1"))
-    reading = asyncio.ensure_future(collected(started.log.read(0)))
+    reading = asyncio.ensure_future(collected(started.log.read()))
     for _ in range(5):
         await asyncio.sleep(0)
     early = endings(started), asking.done(), reading.done()
@@ -235,7 +247,7 @@ async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
     assert early == ([], False, False)
     kept, events = await store.response("me", "resp_1"), await store.response_events("me", "resp_1")
     assert (endings(started), found, kept and kept.status) == (["completed"], None, "completed")
-    assert (told, zlib.decompress(events or b"")) == (b"".join(started.log.frames),) * 2
+    assert (told, zlib.decompress(events or b"")) == (b"".join(started.log.chunks),) * 2
     await store.aclose()
 
 
@@ -251,7 +263,7 @@ async def test_nobody_hears_of_an_end_that_is_not_kept_yet(
 async def test_a_run_that_fails_is_counted_only_if_its_turn_began(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    run: Run,
+    encoder: ResponseEncoder,
     error: Exception,
     fidelity: str | None,
     events: list[str],
@@ -261,7 +273,7 @@ async def test_a_run_that_fails_is_counted_only_if_its_turn_began(
     counted = Counted(store, monkeypatch)
     counted.may_keep.set()
     with capture_logs() as logged:
-        started = await counted.begin(Answering(error, fidelity=fidelity), run)
+        started = await counted.begin(Answering(error, fidelity=fidelity), encoder)
         await counted.runs.aclose()
     assert (endings(started), counted.kept) == (["error", "failed"], ["failed"])
     assert [by for _, by in counted.turns] == ([] if served is None else [served])
@@ -270,12 +282,12 @@ async def test_a_run_that_fails_is_counted_only_if_its_turn_began(
 
 
 async def test_a_clock_that_is_set_back_makes_no_run_shorter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
 ) -> None:
     store = await open_store(store_url(tmp_path))
     counted = Counted(store, monkeypatch)
     with capture_logs() as logged:
-        started = await counted.begin(Answering(), run)
+        started = await counted.begin(Answering(), encoder)
         monkeypatch.setattr(time, "time", lambda: 0.0)
         counted.may_keep.set()
         await asyncio.wait((started.ending,))
@@ -328,18 +340,18 @@ async def ended_elsewhere(directory: Path, how: str) -> ResponseRecord:
 
 @pytest.mark.parametrize(("how", "told"), [("cancelled", ["incomplete"]), ("lost", ["error", "failed"])])
 async def test_a_run_that_somebody_else_has_ended_is_told_as_they_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, how: str, told: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder, how: str, told: list[str]
 ) -> None:
     store = await open_store(store_url(tmp_path))
     counted = Counted(store, monkeypatch)
-    started = await counted.begin(Answering(), run)
-    reading = asyncio.ensure_future(collected(started.log.read(0)))
+    started = await counted.begin(Answering(), encoder)
+    reading = asyncio.ensure_future(collected(started.log.read()))
     ended = await ended_elsewhere(tmp_path, how)
     counted.may_keep.set()
     await reading
     assert endings(started) == told
     assert (await counted.runs.cancel(started), await store.response("me", "resp_1")) == (ended.body, ended)
-    numbers = [json.loads(frame.split(b"data: ")[1])["sequence_number"] for frame in started.log.frames]
+    numbers = [event["sequence_number"] for event in parsed(b"".join(started.log.chunks))]
     assert numbers == list(range(len(numbers)))
     await store.aclose()
 
@@ -360,21 +372,20 @@ class Outage:
         monkeypatch.setattr(background, "KEEP_RETRY_S", 0.01)
         self.runs = BackgroundRuns(State(store, ParkedTurns(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
 
-    async def begin(self, run: Run) -> Run:
-        asked = TurnRequest(model="gpt-5.5", items=())
-        started = await self.runs.start(Answering(), PAST, asked, run.encoder, contextlib.nullcontext(0.0))
+    async def begin(self, encoder: ResponseEncoder) -> BackgroundRun:
+        started = await self.runs.start(run_of(Answering(), encoder), PAST, encoder)
         async with asyncio.timeout(25):
             await started.tried.wait()
         return started
 
 
 async def test_an_end_that_cannot_be_kept_is_told_while_nobody_else_can_end_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
 ) -> None:
     store = await open_store(store_url(tmp_path))
     outage = Outage(store, monkeypatch)
     with capture_logs() as logged:
-        started = await outage.begin(run)
+        started = await outage.begin(encoder)
         assert endings(started) == ["completed"]
         assert await outage.runs.find_unkept("me", "resp_1") is started
         assert (await outage.runs.cancel(started))["status"] == "completed"
@@ -387,12 +398,12 @@ async def test_an_end_that_cannot_be_kept_is_told_while_nobody_else_can_end_it(
 
 
 async def test_an_end_that_somebody_else_may_have_replaced_waits_for_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
 ) -> None:
     monkeypatch.setattr(background, "LEASE_S", 0.0)
     store = await open_store(store_url(tmp_path))
     outage = Outage(store, monkeypatch)
-    started = await outage.begin(run)
+    started = await outage.begin(encoder)
     for asking in (outage.runs.find_unkept("me", "resp_1"), outage.runs.cancel(started)):
         with pytest.raises(BackendUnavailable) as caught:
             await asking
@@ -408,33 +419,30 @@ async def test_an_end_that_somebody_else_may_have_replaced_waits_for_the_store(
 
 
 async def test_no_more_responses_are_begun_while_too_much_waits_for_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
 ) -> None:
     monkeypatch.setattr(background, "MOST_WAITING_BYTES", 100)
     store = await open_store(store_url(tmp_path))
     outage = Outage(store, monkeypatch)
-    started = await outage.begin(run)
-    asked = TurnRequest(model="gpt-5.5", items=())
-    other = ResponseEncoder(
-        decode({"model": "gpt-5.5", "input": "Hi"}), MODEL, response_id="resp_2", created_at=1, stored=True
-    )
+    started = await outage.begin(encoder)
+    other = encoder_of("resp_2")
     with pytest.raises(BackendUnavailable, match="wait for the store"):
-        await outage.runs.start(Answering(), PAST, asked, other, contextlib.nullcontext(0.0))
+        await outage.runs.start(run_of(Answering(), other), PAST, other)
     outage.over = True
     await asyncio.wait((started.ending,))
-    second = await outage.runs.start(Answering(), PAST, asked, other, contextlib.nullcontext(0.0))
+    second = await outage.runs.start(run_of(Answering(), other), PAST, other)
     await asyncio.wait((second.ending,))
     assert endings(second) == ["completed"]
     await store.aclose()
 
 
 async def test_a_gateway_that_ends_before_its_store_is_back_says_what_it_could_not_keep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
 ) -> None:
     store = await open_store(store_url(tmp_path))
     outage = Outage(store, monkeypatch)
     with capture_logs() as logged:
-        await outage.begin(run)
+        await outage.begin(encoder)
         async with asyncio.timeout(25):
             await outage.runs.aclose()
     assert [line["event"] for line in logged if line["log_level"] == "error"] == ["response_not_kept"]
@@ -478,14 +486,14 @@ async def test_a_response_of_another_gateway_is_lost_only_after_a_while_without_
 
 
 def streamed(
-    source: AsyncIterator[bytes],
+    source: AsyncGenerator[bytes, None],
     *,
     keepalive_s: float | None = None,
     headers: Mapping[str, str] | None = None,
     query: bytes = b"",
 ) -> Exchange:
     """Return a request that is answered with frames."""
-    answer = EventStream(source, headers={"x-turnbridge-model": "gpt-5.5"}, keepalive_s=keepalive_s)
+    answer = Followed(source, headers={"x-turnbridge-model": "gpt-5.5"}, keepalive_s=keepalive_s)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         context = RequestContext(request_id="r", method="GET", route="/", clock=lambda: 0.0, started_at=0.0)
@@ -494,23 +502,23 @@ def streamed(
     return Exchange(app, "GET", "/", headers=headers, query=query)
 
 
-async def test_frames_are_sent_as_they_come(run: Run) -> None:
-    run.add([event(0)])
-    async with streamed(run.log.read(0)) as exchange:
+async def test_frames_are_sent_as_they_come(log: FrameLog) -> None:
+    log.add(frames(0))
+    async with streamed(log.read()) as exchange:
         status, headers = await exchange.begin()
         assert (status, dict(headers)["x-turnbridge-model"]) == (200, "gpt-5.5")
         assert await exchange.chunk() == frames(0)
-        run.add([event(1)])
+        log.add(frames(1))
         assert await exchange.chunk() == frames(1)
-        run.log.end()
+        log.end()
         assert [await exchange.chunk(), await exchange.chunk()] == [b"", None]
 
 
-async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
-    async with streamed(run.log.read(0), keepalive_s=0.01) as exchange:
+async def test_a_silent_stream_says_that_it_is_alive(log: FrameLog) -> None:
+    async with streamed(log.read(), keepalive_s=0.01) as exchange:
         await exchange.begin()
         assert await exchange.chunk() == b": keepalive\n\n"
-        run.add([event(0)])
+        log.add(frames(0))
         while (told := await exchange.chunk()) == b": keepalive\n\n":
             pass
         assert told == frames(0)
@@ -520,32 +528,34 @@ async def test_a_silent_stream_says_that_it_is_alive(run: Run) -> None:
 @pytest.mark.parametrize(
     ("headers", "query"), [({"x-no-keepalive": "1"}, b""), ({}, b"no_keepalive=1")], ids=["header", "query"]
 )
-async def test_a_reader_that_wants_no_signs_of_life_gets_none(run: Run, headers: dict[str, str], query: bytes) -> None:
+async def test_a_reader_that_wants_no_signs_of_life_gets_none(
+    log: FrameLog, headers: dict[str, str], query: bytes
+) -> None:
     async with (
-        streamed(run.log.read(0), keepalive_s=0.01) as usual,
-        streamed(run.log.read(0), keepalive_s=0.01, headers=headers, query=query) as silent,
+        streamed(log.read(), keepalive_s=0.01) as usual,
+        streamed(log.read(), keepalive_s=0.01, headers=headers, query=query) as silent,
     ):
         await silent.begin()
         await usual.begin()
         for _ in range(3):
             assert await usual.chunk() == b": keepalive\n\n"
-        run.add([event(0)])
+        log.add(frames(0))
         assert await silent.chunk() == frames(0)
         usual.leave()
         silent.leave()
 
 
-async def test_a_reader_that_leaves_changes_nothing_for_the_others(run: Run) -> None:
-    async with streamed(run.log.read(0)) as exchange:
+async def test_a_reader_that_leaves_changes_nothing_for_the_others(log: FrameLog) -> None:
+    async with streamed(log.read()) as exchange:
         await exchange.begin()
         exchange.leave()
-    run.add([event(0)])
-    run.log.end()
-    assert await collected(run.log.read(0)) == frames(0)
+    log.add(frames(0))
+    log.end()
+    assert await collected(log.read()) == frames(0)
 
 
 async def test_a_reader_that_fails_is_heard() -> None:
-    async def broken() -> AsyncIterator[bytes]:
+    async def broken() -> AsyncGenerator[bytes, None]:
         yield b"begun"
         raise ValueError("broken")
 

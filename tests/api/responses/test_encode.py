@@ -12,6 +12,7 @@ from tests.api.responses.decoded import decode
 from tests.api.responses.rebuilt import TERMINALS, Reader
 from tests.api.shared.event_streams import event_streams
 from tests.api.shared.official import EVENTS, unknown_fields
+from tests.support.frames import parsed
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.ports import Model
 from turnbridge.turn import errors
@@ -81,11 +82,11 @@ USAGE: JsonObject = {
 
 def encoder(**wishes: Json) -> ResponseEncoder:
     request = decode({"model": "gpt-5.5", "input": "Hi", **wishes})
-    return ResponseEncoder(request, MODEL, response_id="resp_1", created_at=CREATED)
+    return ResponseEncoder(request, MODEL, response_id="resp_1", created_at=CREATED, now=lambda: ENDED)
 
 
 def encoded(made: ResponseEncoder, events: Iterable[ev.TurnEvent]) -> list[JsonObject]:
-    return [*made.opening(), *(one for event in events for one in made.feed(event, now=ENDED))]
+    return parsed(b"".join([made.frames(0, [event]) for event in events]) + made.closing())
 
 
 def numbered(*events: JsonObject) -> list[JsonObject]:

@@ -17,6 +17,7 @@ from tests.api.responses.test_encode import (
 )
 from tests.api.shared.event_streams import event_streams
 from tests.api.shared.official import unknown_fields
+from tests.support.frames import parsed
 from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.turn import errors
@@ -42,7 +43,7 @@ HALF: list[ev.TurnEvent] = [ev.MessageStarted("msg_2", None), ev.TextDelta("msg_
 
 def encoder(**wishes: Json) -> ResponseEncoder:
     request = decode({"model": "gpt-5.5", "input": "Hi", **wishes})
-    return ResponseEncoder(request, MODEL, response_id="resp_1", created_at=CREATED, stored=True)
+    return ResponseEncoder(request, MODEL, response_id="resp_1", created_at=CREATED, now=lambda: ENDED, stored=True)
 
 
 def message(item_id: str, text: str, *, status: str = "completed") -> JsonObject:
@@ -124,7 +125,7 @@ def test_a_response_that_waits_is_queued_and_then_in_progress() -> None:
     made = encoder(background=True)
     queued: JsonObject = {**STORED, "background": True, "status": "queued"}
     begun: JsonObject = {**queued, "status": "in_progress"}
-    assert [*made.queued(), *made.begun()] == numbered(
+    assert parsed(made.queued() + made.admitted()) == numbered(
         {"type": "response.created", "response": queued},
         {"type": "response.queued", "response": queued},
         {"type": "response.in_progress", "response": begun},
@@ -134,9 +135,8 @@ def test_a_response_that_waits_is_queued_and_then_in_progress() -> None:
 def test_a_response_that_is_cancelled_closes_what_is_open_and_ends_once() -> None:
     made = encoder(background=True)
     made.queued()
-    made.begun()
-    for event in [*SAYS, *HALF]:
-        made.feed(event, now=ENDED)
+    made.admitted()
+    made.frames(0, [*SAYS, *HALF])
     place: JsonObject = {"item_id": "msg_2", "output_index": 1, "content_index": 0}
     half = message("msg_2", "Half a", status="incomplete")
     cancelled: JsonObject = {
@@ -145,7 +145,7 @@ def test_a_response_that_is_cancelled_closes_what_is_open_and_ends_once() -> Non
         "status": "cancelled",
         "output": [message("msg_1", "hello"), half],
     }
-    happened = made.cancel()
+    happened = parsed(made.cancel() + made.closing())
     first = happened[0]["sequence_number"]
     assert isinstance(first, int)
     assert [{**event, "sequence_number": 0} for event in happened] == [
@@ -177,8 +177,7 @@ def test_half_a_thought_of_a_response_that_failed_is_not_kept() -> None:
 
 def test_half_a_thought_of_a_response_that_was_cancelled_is_not_kept() -> None:
     made = encoder()
-    for event in [*THINKS, *HALF_A_THOUGHT]:
-        made.feed(event, now=ENDED)
+    made.frames(0, [*THINKS, *HALF_A_THOUGHT])
     made.cancel()
     assert made.said == [SEALED]
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.web.middleware.access_log import Outcome, RequestContext, context_of
-from turnbridge.web.middleware.auth import name_of
+from turnbridge.web.middleware.auth import client_with
 from turnbridge.web.middleware.ingress import wrap
 from turnbridge.web.middleware.metrics import Metrics
 
@@ -73,7 +73,7 @@ async def test_the_line_tells_who_waited_how_long_for_what() -> None:
             "event": "request",
             "log_level": "info",
             "request_id": "mine",
-            "client": name_of(b"right-key"),
+            "client": client_with(b"right-key").name,
             "peer": "127.0.0.1",
             "method": "POST",
             "route": "/v1/turns/{turn_id}",
@@ -198,5 +198,5 @@ def test_a_request_that_never_got_an_answer_is_the_servers_failure() -> None:
 
 
 def test_a_clients_name_is_the_same_every_time_and_tells_nothing_of_its_key() -> None:
-    assert name_of(b"right-key") == name_of(b"right-key") != name_of(b"right-kez")
-    assert re.fullmatch(r"key-[0-9a-f]{8}", name_of(b"right-key"))
+    assert client_with(b"right-key").name == client_with(b"right-key").name != client_with(b"right-kez").name
+    assert re.fullmatch(r"key-[0-9a-f]{8}", client_with(b"right-key").name)

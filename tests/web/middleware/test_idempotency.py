@@ -16,9 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, Exchange, call
+from turnbridge.engine.frame_log import PIECE_BYTES
 from turnbridge.turn.errors import ContextTooLong, GatewayError, UpstreamFailed
-from turnbridge.web.frame_log import PIECE_BYTES
 from turnbridge.web.middleware.access_log import CONTEXT_KEY, RequestContext, context_of
+from turnbridge.web.middleware.auth import client_with
 from turnbridge.web.middleware.idempotency import (
     BOUNDS,
     AnswerOnce,
@@ -439,6 +440,7 @@ class Client:
 
     async def ask(self, app: ASGIApp) -> None:
         context = RequestContext(request_id="1", method="POST", route=CHAT, clock=time.monotonic, started_at=0)
+        context.client = client_with(b"a key")
         scope = {"path": CHAT, "query_string": b"", "headers": [(b"idempotency-key", b"k")], CONTEXT_KEY: context}
         await app(scope, self._receive, self._send)
 

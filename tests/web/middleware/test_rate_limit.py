@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
-from unittest.mock import Mock
 
 import pytest
 import redis.asyncio
@@ -18,13 +17,9 @@ from starlette.types import ASGIApp
 from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, call
-from turnbridge.api.chat.stored_routes import StoredChats
-from turnbridge.api.generation import Generation
-from turnbridge.api.models import Models
-from turnbridge.api.responses.conversations import Conversations
-from turnbridge.api.responses.stored_routes import StoredResponses
-from turnbridge.app import Handlers, build_app
+from turnbridge.app import build_app
 from turnbridge.settings.fields import load_settings
+from turnbridge.web.http import RouteOf
 from turnbridge.web.middleware.metrics import Metrics
 from turnbridge.web.middleware.rate_limit import (
     RATE_HEADERS,
@@ -40,13 +35,17 @@ MINE, ANOTHERS = "key-of-mine", "key-of-another"
 
 
 class Generating:
-    """Both generation routes, without a model behind them."""
+    """An API with two routes that generate and one that does not, without a model behind them."""
 
-    async def chat(self, _request: Request) -> Response:
-        return PlainTextResponse("chat")
+    def routes(self) -> list[RouteOf]:
+        return [
+            RouteOf("POST", "/chat/completions", self.answer, generates=True),
+            RouteOf("POST", "/responses", self.answer, generates=True),
+            RouteOf("GET", "/models", self.answer),
+        ]
 
-    async def responses(self, _request: Request) -> Response:
-        return PlainTextResponse("responses")
+    async def answer(self, _request: Request) -> Response:
+        return PlainTextResponse("answered")
 
 
 class Clock:
@@ -69,13 +68,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def gateway(limit: str | RequestRates | None) -> ASGIApp:
     return build_app(
-        Handlers(
-            generation=cast("Generation", Generating()),
-            models=cast("Models", Mock()),
-            responses=cast("StoredResponses", Mock()),
-            conversations=cast("Conversations", Mock()),
-            chats=cast("StoredChats", Mock()),
-        ),
+        [Generating()],
+        fidelity=lambda: "exact",
         problem=lambda: "",
         api_key=f"{MINE},{ANOTHERS}",
         metrics=Metrics(),

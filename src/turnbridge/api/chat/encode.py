@@ -1,13 +1,16 @@
-"""`TurnEvent`s → chat completion chunks, and their fold, the chat completion.
+"""`TurnEvent`s → the frames of a streamed chat completion, and their fold, the chat completion.
 
 A chat message has one text, so narration joins the reasoning side, and separate messages or thoughts are kept apart
 by a blank line.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from turnbridge.api.chat.decode import DecodedChat
+from turnbridge.api.shared import sse
+from turnbridge.api.shared.errors import error_object
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import (
     BETWEEN_MESSAGES,
@@ -33,7 +36,9 @@ class _Choice:
 
 
 class ChatEncoder:
-    """Turns the events of one or several turns into the completion that a client reads, live or whole."""
+    """Turns the events of one or several turns into the completion that a client reads, streamed or whole."""
+
+    content_type = sse.CONTENT_TYPE
 
     def __init__(self, request: DecodedChat, *, completion_id: str, created: int) -> None:
         self._head: JsonObject = {
@@ -45,6 +50,8 @@ class ChatEncoder:
         self._include_usage = request.include_usage
         self._legacy = request.legacy_functions
         self._choices = [_Choice() for _ in range(request.choices)]
+        self._opened = False
+        self._templates: dict[tuple[int, str], sse.TextTemplate] = {}
         self.failure: ev.TurnFailed | None = None
 
     @property
@@ -52,8 +59,7 @@ class ChatEncoder:
         """Return the tokens of all choices."""
         return sum((choice.usage for choice in self._choices), ev.Usage())
 
-    @property
-    def completion(self) -> JsonObject:
+    def whole(self) -> JsonObject:
         """Return the completion; whole once every choice has ended."""
         choices: list[Json] = [
             {
@@ -66,27 +72,52 @@ class ChatEncoder:
         ]
         return {**self._head, "object": "chat.completion", "choices": choices, "usage": _usage(self.usage)}
 
-    def opening(self, *, speaks: bool) -> list[JsonObject]:
-        """Return the chunks that come before any output: the role of each choice.
+    def admitted(self) -> bytes:
+        """Return nothing: this API has no event for it."""
+        return b""
+
+    def opening(self, *, speaks: bool = False) -> bytes:
+        """Return the frames that come before any output: the role of each choice.
 
         The content is an empty text only if text comes next: clients would open an empty message for it before a call.
         """
-        return [
-            self._chunk(index, {"role": "assistant", "content": "" if speaks else None, "refusal": None})
-            for index in range(len(self._choices))
-        ]
+        self._opened = True
+        delta: JsonObject = {"role": "assistant", "content": "" if speaks else None, "refusal": None}
+        return b"".join([sse.data_frame(self._chunk(index, delta)) for index in range(len(self._choices))])
 
-    def feed(self, index: int, event: ev.TurnEvent) -> list[JsonObject]:
-        """Return what an event of choice `index` means to the client."""
+    def frames(self, index: int, events: Sequence[ev.TurnEvent]) -> bytes:
+        """Return the frames of events of choice `index`, after the opening ones if these have not gone."""
+        frames = b""
+        for event in sse.in_runs(events):
+            if isinstance(event, sse.TextRun):
+                encoded = self._texts(index, event)
+            else:
+                encoded = b"".join(map(sse.data_frame, self._chunks(index, event)))
+            if encoded and not self._opened:
+                encoded = self.opening(speaks=isinstance(event, sse.TextRun)) + encoded
+            frames += encoded
+        return frames
+
+    def closing(self) -> bytes:
+        """Return the frames that come after every choice has ended: the usage if asked for, or the error."""
+        if self.failure is not None:
+            return sse.data_frame({"error": error_object(self.failure.error)})
+        if not self._include_usage:
+            return sse.DONE
+        last = {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": _usage(self.usage)}
+        return sse.data_frame(last) + sse.DONE
+
+    def keepalive(self) -> bytes:
+        """Return a frame without meaning."""
+        return sse.comment("keepalive")
+
+    def _chunks(self, index: int, event: ev.TurnEvent) -> list[JsonObject]:
         choice = self._choices[index]
         match event:
-            case ev.TextDelta():
-                side, texts = self.take_texts(index, event.item_id, [event.text])
-                return [self.text_chunk(index, side, *texts)]
             case ev.SummaryDelta() | ev.ReasoningDelta():
                 part = (event.item_id, type(event), event.index)
                 texts = _written(choice, "reasoning_content", part, [event.text])
-                return [self.text_chunk(index, "reasoning_content", *texts)]
+                return [self._chunk(index, {"reasoning_content": text}) for text in texts]
             case ev.MessageStarted():
                 choice.phases[event.item_id] = event.phase
                 return []
@@ -94,7 +125,9 @@ class ChatEncoder:
                 return self._cite(index, event)
             case ev.FunctionCallDone():
                 return self._call(index, event)
-            case ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
+            case ev.TextDelta():
+                raise AssertionError("Text deltas come in runs.")
+            case ev.TurnServed() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
                 return []
             case ev.TurnCompleted():
                 return self._finish(index, "stop", event.usage)
@@ -110,11 +143,14 @@ class ChatEncoder:
             case _:
                 assert_never(event)
 
-    def closing(self) -> list[JsonObject]:
-        """Return the chunk that comes after every choice has finished: the usage, if asked for."""
-        if not self._include_usage:
-            return []
-        return [{**self._head, "object": "chat.completion.chunk", "choices": [], "usage": _usage(self.usage)}]
+    def _texts(self, index: int, run: sse.TextRun) -> bytes:
+        choice = self._choices[index]
+        side = "reasoning_content" if choice.phases.get(run.item_id) == NARRATION else "content"
+        template = self._templates.get((index, side))
+        if template is None:
+            frame = sse.data_frame(self._chunk(index, {side: sse.TEXT_HOLE}))
+            template = self._templates[index, side] = sse.TextTemplate(frame)
+        return template.filled(_written(choice, side, (run.item_id,), run.texts))
 
     def _cite(self, index: int, message: ev.MessageDone) -> list[JsonObject]:
         """Return the answer's citations, moved along with its text."""
@@ -127,16 +163,6 @@ class ChatEncoder:
         ]
         choice.annotations += cited
         return [self._chunk(index, {"annotations": cited})] if cited else []
-
-    def take_texts(self, index: int, item_id: str, texts: list[str]) -> tuple[str, list[str]]:
-        """Take pieces of a message into choice `index`; return the side they are told on, and how they read there."""
-        choice = self._choices[index]
-        side = "reasoning_content" if choice.phases.get(item_id) == NARRATION else "content"
-        return side, _written(choice, side, (item_id,), texts)
-
-    def text_chunk(self, index: int, side: str, text: str) -> JsonObject:
-        """Return the chunk that tells a piece of text."""
-        return self._chunk(index, {side: text})
 
     def _call(self, index: int, call: ev.FunctionCallDone) -> list[JsonObject]:
         """Return the call's id and name first, then its arguments."""

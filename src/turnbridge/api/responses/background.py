@@ -8,33 +8,27 @@ lease keeps others from ending the response, and has it in memory until the stor
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 
 import msgspec
 import structlog
 from starlette.types import ASGIApp
 
-from turnbridge.api.output_mode import Runner
 from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.api.responses.state import (
-    Past,
-    State,
-    grown,
-    named,
-    record_of,
-)
+from turnbridge.api.responses.state import Past, State, grown, named, record_of
 from turnbridge.api.shared.errors import error_event
+from turnbridge.api.shared.sse import named_frames
+from turnbridge.engine.frame_log import FrameLog, frame_count, pack
 from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord
-from turnbridge.engine.turns import Served
+from turnbridge.engine.run import Run
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
-from turnbridge.turn.events import TurnEvent, TurnFailed, Usage
+from turnbridge.turn.events import TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
-from turnbridge.turn.request import TurnRequest
-from turnbridge.web.frame_log import EventStream, FrameLog, pack
+from turnbridge.web.answer import Followed
 from turnbridge.web.http import json_response
-from turnbridge.web.writers import named_frames
 
 log = structlog.get_logger(__name__)
 
@@ -53,26 +47,22 @@ LOST = "The gateway stopped while this response was being made. Send the request
 LOST_ERROR: JsonObject = {"code": "server_error", "message": LOST}
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Run:
+class BackgroundRun:
     """A response that is being made, and its stream so far."""
 
-    past: Past
-    encoder: ResponseEncoder
-    log: FrameLog = field(default_factory=FrameLog)
-    last: list[bytes] = field(default_factory=list)
-    """The end of the stream, until it is told: who has heard it may ask for the response, or continue it, at once."""
-    unwanted: bool = False
-    """Whether its client has cancelled it."""
-    leased_until: float = 0.0
-    """Up to when nobody else can end it, by this machine's monotonic clock."""
-    making: "asyncio.Task[None]" = field(init=False)
-    """Its turn, which may be cancelled at any moment."""
-    ending: "asyncio.Task[None]" = field(init=False)
-    """What comes after the turn, whatever became of it; never cancelled, so that a response has one end."""
-    tried: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when its end was kept, or could not be."""
-    _ended_elsewhere: JsonObject | None = None
+    def __init__(self, run: Run, past: Past, encoder: ResponseEncoder) -> None:
+        self.run = run
+        self.past = past
+        self.encoder = encoder
+        self.log = FrameLog()
+        self.unwanted = False
+        """Whether its client has cancelled it."""
+        self.leased_until = _lease_from_now()
+        """Up to when nobody else can end it, by this machine's monotonic clock."""
+        self.tried = asyncio.Event()
+        """Set when its end was stored, or could not be."""
+        self._ended_elsewhere: JsonObject | None = None
+        self.log.add(encoder.queued())
 
     @property
     def id(self) -> str:
@@ -89,25 +79,43 @@ class Run:
         """Tell whether the response has its end."""
         return self.encoder.status not in RUNNING
 
-    def add(self, events: Sequence[JsonObject]) -> None:
-        """Let the readers know what has happened; the end of it, when it may be told."""
-        frames = [named_frames([event]) for event in events]
-        if self.made:
-            self.last += frames
+    def begin(self, end: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Make the response, then give it its end, whatever became of its turn."""
+        self.making = asyncio.create_task(self._make())
+        # Never cancelled, so that a response has one end.
+        self.ending = asyncio.create_task(end())
+
+    async def _make(self) -> None:
+        async with aclosing(self.run.frames()) as source:
+            async for frames in source:
+                self.log.add(frames)
+
+    def break_off(self) -> None:
+        """End a response whose turn is over without an end of its own."""
+        error: GatewayError
+        if self.making.cancelled() and self.unwanted:
+            self.log.add(self.encoder.cancel())
+            return
+        if self.making.cancelled():
+            error = BackendUnavailable("The gateway is shutting down.", code="shutting_down")
+        elif isinstance(raised := self.making.exception(), GatewayError):
+            error = raised
         else:
-            self.log.add(frames)
+            log.error("unexpected_fault", response=self.id, exc_info=raised)
+            error = InternalFault("The gateway failed while it made this response; its log has the details.")
+        self.log.add(self.encoder.frames(0, [TurnFailed(error)]))
 
     def end(self) -> None:
-        """Let the readers know how it ended, unless they do."""
+        """Let the readers know how it ended, unless they do: who has heard it may ask for the response at once."""
         if not self.log.ended:
-            self.log.add(self.last)
+            self.log.add(self.encoder.closing())
             self.log.end()
 
     def end_as(self, record: ResponseRecord) -> None:
         """Let the readers know how somebody else has ended it."""
         self._ended_elsewhere = record.body
-        self.last = [named_frames([event]) for event in _ending(record, len(self.log.frames))]
-        self.end()
+        self.log.add(named_frames(_ending(record, frame_count(self.log.chunks))))
+        self.log.end()
 
 
 class BackgroundRuns:
@@ -118,7 +126,7 @@ class BackgroundRuns:
         self._state = state
         self._keepalive_s = keepalive_s
         self._count = count
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, BackgroundRun] = {}
         self._closing = asyncio.Event()
         self._waiting_bytes = 0
         """The streams of responses that have ended, and that the store has not taken yet."""
@@ -142,44 +150,34 @@ class BackgroundRuns:
                 told = error.message
             await asyncio.sleep(RENEWAL_S)
 
-    async def start(
-        self,
-        runner: Runner,
-        past: Past,
-        turn: TurnRequest,
-        encoder: ResponseEncoder,
-        admission: AbstractAsyncContextManager[float],
-    ) -> Run:
-        """Keep the response, and begin to make it."""
+    async def start(self, run: Run, past: Past, encoder: ResponseEncoder) -> BackgroundRun:
+        """Store the response, and begin to make it."""
         if self._waiting_bytes > MOST_WAITING_BYTES:
             raise _not_kept_yet("Too many background responses wait for the store, which cannot be used now.")
-        run = Run(past=past, encoder=encoder, leased_until=_lease_from_now())
-        run.add(encoder.queued())
+        begun = BackgroundRun(run, past, encoder)
         await self._state.store.add_response(
             record_of(past, encoder), continues=past.segment, inputs=named(past.inputs), lease_s=LEASE_S
         )
-        self._runs[run.id] = run
-        served = Served()
-        run.making = asyncio.create_task(self._make(run, runner.run(turn, served), admission))
-        run.ending = asyncio.create_task(self._end(run, served))
-        return run
+        self._runs[begun.id] = begun
+        begun.begin(partial(self._end, begun))
+        return begun
 
-    def answer(self, run: Run, *, streamed: bool, headers: Mapping[str, str]) -> ASGIApp:
+    def answer(self, run: BackgroundRun, *, streamed: bool, headers: Mapping[str, str]) -> ASGIApp:
         """Return what the request that started a run is answered with: the stream, or the response as it stands."""
         if streamed:
-            return self.stream(run.log.read(0), headers)
+            return self.stream(run.log.read(), headers)
         return json_response(run.response, headers=headers)
 
-    def stream(self, frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> ASGIApp:
+    def stream(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> ASGIApp:
         """Return an answer that streams frames as they come."""
-        return EventStream(frames, headers=headers, keepalive_s=self._keepalive_s)
+        return Followed(frames, headers=headers, keepalive_s=self._keepalive_s)
 
-    def find(self, owner: str, response_id: str) -> Run | None:
+    def find(self, owner: str, response_id: str) -> BackgroundRun | None:
         """Return a response that is being made here."""
         run = self._runs.get(response_id)
         return run if run is not None and run.past.owner == owner else None
 
-    async def find_unkept(self, owner: str, response_id: str) -> Run | None:
+    async def find_unkept(self, owner: str, response_id: str) -> BackgroundRun | None:
         """Return a response that is here and not yet in the store as it stands.
 
         If it has its end, wait for the attempt to keep it. An end that could not be kept, and that somebody else may
@@ -191,14 +189,14 @@ class BackgroundRuns:
         await self._settled(run)
         return self.find(owner, response_id)
 
-    async def cancel(self, run: Run) -> JsonObject:
+    async def cancel(self, run: BackgroundRun) -> JsonObject:
         """End a run because its client wants no more of it; return the response as it then is."""
         run.unwanted = True
         run.making.cancel()
         await self._settled(run)
         return run.response
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: BackgroundRun) -> None:
         """Let nobody find a response that was deleted."""
         self._runs.pop(run.id, None)
 
@@ -211,64 +209,37 @@ class BackgroundRuns:
         if runs:
             await asyncio.wait([run.ending for run in runs])
 
-    async def _settled(self, run: Run) -> None:
+    async def _settled(self, run: BackgroundRun) -> None:
         await run.tried.wait()
         if not run.log.ended:
             raise _not_kept_yet(
                 f"The response '{run.id}' has ended, and the store must say how, but cannot be used now."
             )
 
-    async def _make(
-        self,
-        run: Run,
-        source: AsyncGenerator[Sequence[TurnEvent], None],
-        admission: AbstractAsyncContextManager[float],
-    ) -> None:
-        async with admission:
-            run.add(run.encoder.begun())
-            async with aclosing(source) as batches:
-                async for batch in batches:
-                    for event in batch:
-                        run.add(run.encoder.feed(event, now=int(time.time())))
-
-    async def _end(self, run: Run, served: Served) -> None:
+    async def _end(self, run: BackgroundRun) -> None:
         """Wait until the turn is over, then give the response its end."""
         began = time.monotonic()
         await asyncio.wait((run.making,))
         if not run.made:
-            run.add(self._broken_off(run))
+            run.break_off()
         await self._keep(run)
+        served = run.run.served.get(0)
         # A turn that never began was served by nothing, and used no tokens.
-        served_by = None if served.fidelity is None else served.thread
-        if served_by is not None:
-            self._count(run.encoder.usage, served_by)
+        if served is not None:
+            self._count(run.encoder.usage, served.thread)
         log.info(
             "background_response",
             response=run.id,
             status=run.encoder.status,
-            served_by=served_by,
+            served_by=None if served is None else served.thread,
             total_s=round(time.monotonic() - began, 3),
         )
 
-    def _broken_off(self, run: Run) -> Sequence[JsonObject]:
-        """Return the end of a stream whose turn is over without one."""
-        error: GatewayError
-        if run.making.cancelled() and run.unwanted:
-            return run.encoder.cancel()
-        if run.making.cancelled():
-            error = BackendUnavailable("The gateway is shutting down.", code="shutting_down")
-        elif isinstance(raised := run.making.exception(), GatewayError):
-            error = raised
-        else:
-            log.error("unexpected_fault", response=run.id, exc_info=raised)
-            error = InternalFault("The gateway failed while it made this response; its log has the details.")
-        return run.encoder.feed(TurnFailed(error), now=int(time.time()))
-
-    async def _keep(self, run: Run) -> None:
+    async def _keep(self, run: BackgroundRun) -> None:
         """Keep how the response ended, and tell its readers; try again for as long as the gateway runs."""
         record, outputs = record_of(run.past, run.encoder), named(run.encoder.said)
-        frames = [*run.log.frames, *run.last]
-        events, size = await pack(frames), sum(map(len, frames))
+        chunks = [*run.log.chunks, run.encoder.closing()]
+        events, size = await pack(chunks), sum(map(len, chunks))
         self._waiting_bytes += size
         try:
             while (reason := await self._kept(run, record, outputs, events)) is not None:
@@ -289,7 +260,9 @@ class BackgroundRuns:
             run.log.end()
             run.tried.set()
 
-    async def _kept(self, run: Run, record: ResponseRecord, outputs: Sequence[KeptItem], events: bytes) -> str | None:
+    async def _kept(
+        self, run: BackgroundRun, record: ResponseRecord, outputs: Sequence[KeptItem], events: bytes
+    ) -> str | None:
         """Keep how the response ended, and tell its readers how it did; return why that cannot be, if it cannot."""
         store = self._state.store
         try:
@@ -305,7 +278,7 @@ class BackgroundRuns:
         run.end()
         return None
 
-    def _ended_elsewhere(self, run: Run, record: ResponseRecord) -> None:
+    def _ended_elsewhere(self, run: BackgroundRun, record: ResponseRecord) -> None:
         if run.log.ended:
             log.error("response_ended_twice", response=run.id, told=run.encoder.status, kept=record.status)
         else:

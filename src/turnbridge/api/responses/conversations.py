@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnbridge.api.responses.decode import decode_items
-from turnbridge.api.responses.state import State, named, owner_asking
+from turnbridge.api.responses.routes import items_listed, items_shown
+from turnbridge.api.responses.state import State, named
 from turnbridge.api.responses.stored_items import deleted, ids_to_look_up, resolve_references
-from turnbridge.api.responses.stored_routes import items_listed, items_shown
 from turnbridge.api.shared.pagination import page, page_query
 from turnbridge.api.shared.parameters import check_metadata
 from turnbridge.api.shared.validation import convert, invalid, missing
@@ -18,7 +18,8 @@ from turnbridge.engine.records import ConversationRecord, KeptItem
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import beside, parsed
-from turnbridge.web.http import json_response, new_id
+from turnbridge.web.http import RouteOf, json_response, new_id
+from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.ingress import read_body
 
 # OpenAI's own bound.
@@ -39,12 +40,26 @@ class Conversations:
         self._state = state
         self._body_limit_bytes = body_limit_bytes
 
+    def routes(self) -> list[RouteOf]:
+        """Return the routes of this API."""
+        path, one = "/conversations", "/conversations/{conversation_id}"
+        return [
+            RouteOf("POST", path, self.create),
+            RouteOf("GET", one, self.retrieve),
+            RouteOf("POST", one, self.update),
+            RouteOf("DELETE", one, self.delete),
+            RouteOf("GET", f"{one}/items", self.list_items),
+            RouteOf("POST", f"{one}/items", self.create_items),
+            RouteOf("GET", f"{one}/items/{{item_id}}", self.retrieve_item),
+            RouteOf("DELETE", f"{one}/items/{{item_id}}", self.delete_item),
+        ]
+
     async def create(self, request: Request) -> Response:
         """Create a conversation, with items if there are any."""
         body = await self._body(request)
         record = ConversationRecord(
             id=new_id("conv_"),
-            owner=owner_asking(request),
+            owner=client_of(request.scope),
             created_at=int(time.time()),
             metadata={**check_metadata(body.metadata)},
         )
@@ -133,7 +148,7 @@ class Conversations:
 
 
 def _asked(request: Request) -> tuple[str, str]:
-    return owner_asking(request), str(request.path_params["conversation_id"])
+    return client_of(request.scope), str(request.path_params["conversation_id"])
 
 
 def _shown(record: ConversationRecord) -> JsonObject:

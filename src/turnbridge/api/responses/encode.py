@@ -1,14 +1,15 @@
-"""`TurnEvent`s → the typed events of the Responses API, and their fold, the response object.
+"""`TurnEvent`s → the frames of a streamed response, each a typed event, and their fold, the response object.
 
 Everything that is opened is closed, indexes are dense, and exactly one terminal event comes last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from turnbridge.api.responses.decode import DecodedResponses
 from turnbridge.api.responses.envelope import envelope, usage_object
+from turnbridge.api.shared import sse
 from turnbridge.api.shared.errors import error_event, error_object
 from turnbridge.engine.ports import Model
 from turnbridge.turn import events as ev
@@ -38,22 +39,40 @@ class _Open:
     index: int
     item: JsonObject
     part: _Part | None = None
+    template: sse.NumberedTextTemplate | None = None
+    """The frame of a text delta, for as long as its part is being written."""
 
 
 class ResponseEncoder:
-    """Turns one turn's events into the response that a client reads, live or whole."""
+    """Turns one turn's events into the response that a client reads, streamed or whole.
+
+    The last event waits for `closing`, since whether the response is stored is known only then. So does the error
+    before it: clients hang up there.
+    """
+
+    content_type = sse.CONTENT_TYPE
 
     def __init__(
-        self, request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool = False
+        self,
+        request: DecodedResponses,
+        model: Model,
+        *,
+        response_id: str,
+        created_at: int,
+        now: Callable[[], int],
+        stored: bool = False,
     ) -> None:
         self._include_encrypted = request.include_encrypted
         self._envelope = envelope(request, model, response_id=response_id, created_at=created_at, stored=stored)
+        self._now = now
         self._encrypted: dict[str, str] = {}
         self._order: dict[str, int] = {}
         self._sequence = 0
+        self._opened = False
         self._open: dict[str, _Open] = {}
         self._output: list[Json] = []
         self._whole: set[str] = set()
+        self._ending: list[Event] = []
         self.failure: ev.TurnFailed | None = None
         self.usage = ev.Usage()
 
@@ -82,49 +101,76 @@ class ResponseEncoder:
             for item in in_order
         ]
 
+    def whole(self) -> JsonObject:
+        """Return the response as it stands."""
+        return self.response
+
     def mark_unstored(self) -> None:
-        """Say that the response could not be kept."""
+        """Say that the response could not be stored."""
         self._envelope["store"] = False
 
-    def cancel(self) -> list[Event]:
-        """End the response because its client wants no more of it; return what those who still read it are told.
+    def cancel(self) -> bytes:
+        """End the response because its client cancelled it; return the frames before the last one.
 
         The API has no event of that name, so it ends as incomplete, with the true status inside.
         """
         happened = self._close_all("incomplete")
         self._envelope["status"] = "cancelled"
-        return [*happened, self._event("response.incomplete", response=self.response)]
+        self._ending = [self._event("response.incomplete", response=self.response)]
+        return sse.named_frames(happened)
 
-    def queued(self) -> list[Event]:
-        """Return the events of a response that has to wait."""
+    def queued(self) -> bytes:
+        """Return the first frames of a response that has to wait for its turn."""
+        self._opened = True
         self._envelope["status"] = "queued"
-        return [
-            self._event("response.created", response=self.response),
-            self._event("response.queued", response=self.response),
-        ]
+        created = self._event("response.created", response=self.response)
+        return sse.named_frames([created, self._event("response.queued", response=self.response)])
 
-    def begun(self) -> list[Event]:
-        """Return the event that ends the wait."""
+    def admitted(self) -> bytes:
+        """Return the frame that ends the wait, if there was one to be told of."""
+        if self.status != "queued":
+            return b""
         self._envelope["status"] = "in_progress"
-        return [self.still_in_progress()]
+        return sse.named_frames([self._in_progress()])
 
-    def opening(self) -> list[Event]:
-        """Return the events that come before any output."""
-        return [self._event("response.created", response=self.response), self.still_in_progress()]
+    def opening(self) -> bytes:
+        """Return the frames that come before any output."""
+        self._opened = True
+        created = self._event("response.created", response=self.response)
+        return sse.named_frames([created, self._in_progress()])
 
-    def still_in_progress(self) -> Event:
-        """Return an event that says no more than that: clients with idle timers need data, not comments."""
+    def frames(self, index: int, events: Sequence[ev.TurnEvent]) -> bytes:
+        """Return the frames of events, after the opening ones if these have not gone."""
+        del index  # This API has one answer only.
+        frames = b"" if self._opened else self.opening()
+        for event in sse.in_runs(events):
+            if isinstance(event, sse.TextRun):
+                frames += self._texts(event)
+            else:
+                frames += sse.named_frames(self._events(event))
+        return frames
+
+    def closing(self) -> bytes:
+        """Return the frames that come last."""
+        if not self._ending:
+            return b""
+        *before, last = self._ending
+        return sse.named_frames([*before, {**last, "response": self.response}])
+
+    def keepalive(self) -> bytes:
+        """Return a frame without news: an event if there is still a number for it, since idle timers want data."""
+        return sse.comment("keepalive") if self._ending else sse.named_frames([self._in_progress()])
+
+    def _in_progress(self) -> Event:
         return self._event("response.in_progress", response=self.response)
 
-    def feed(self, event: ev.TurnEvent, *, now: int) -> list[Event]:
-        """Return what an event means to the client."""
+    def _events(self, event: ev.TurnEvent) -> list[Event]:
         match event:
             case ev.TextDelta():
-                return self._delta(event.item_id, "text", 0, event.text)
-            case ev.SummaryDelta():
-                return self._delta(event.item_id, "summary", event.index, event.text)
-            case ev.ReasoningDelta():
-                return self._delta(event.item_id, "reasoning", event.index, event.text)
+                raise AssertionError("Text deltas come in runs.")
+            case ev.SummaryDelta() | ev.ReasoningDelta():
+                kind = "summary" if isinstance(event, ev.SummaryDelta) else "reasoning"
+                return self._delta(event.item_id, kind, event.index, event.text)
             case ev.MessageStarted():
                 return self._add(event.item_id, _message(event.item_id, event.phase))
             case ev.ReasoningStarted():
@@ -139,32 +185,23 @@ class ResponseEncoder:
                 return self._call(event)
             case ev.WebSearchDone():
                 return self._search(event)
+            case ev.TurnServed():
+                return []
             case ev.TurnCompleted() | ev.CallsAwaited() | ev.TurnIncomplete() | ev.TurnFailed():
-                return self._end(event, now)
+                return self._end(event)
             case _:
                 assert_never(event)
 
-    def writes_text(self, item_id: str) -> bool:
-        """Tell whether the next piece of an item's text merely continues the part that is being written."""
-        part = self._open[item_id].part
-        return part is not None and part.kind == "text"
-
-    def continue_text(self, item_id: str, texts: Sequence[str]) -> int:
-        """Take pieces of the text that is being written, and return the number of the first one's event."""
-        part = self._open[item_id].part
-        if part is None:
-            raise AssertionError("A text is being written.")
-        part.pieces += texts
-        first, self._sequence = self._sequence, self._sequence + len(texts)
-        return first
-
-    def text_event(self, item_id: str, number: int, text: str) -> Event:
-        """Return the event that tells a piece of text of the part that is being written."""
-        opened = self._open[item_id]
-        if opened.part is None:
-            raise AssertionError("A text is being written.")
-        told = _text_fields("delta", opened, opened.part, text)
-        return {"type": "response.output_text.delta", "sequence_number": number, **told}
+    def _texts(self, run: sse.TextRun) -> bytes:
+        """Return the frames of text deltas; the first one opens the part that the others continue."""
+        opened, (first, *others) = self._open[run.item_id], run.texts
+        part, template = opened.part, opened.template
+        if part is None or template is None:
+            opening = sse.named_frames(self._delta(run.item_id, "text", 0, first))
+            return opening + (self._texts(sse.TextRun(run.item_id, others)) if others else b"")
+        part.pieces += run.texts
+        number, self._sequence = self._sequence, self._sequence + len(run.texts)
+        return template.filled(number, run.texts)
 
     def _event(self, type_: str, **fields: Json) -> Event:
         event: Event = {"type": type_, "sequence_number": self._sequence, **fields}
@@ -179,23 +216,26 @@ class ResponseEncoder:
 
     def _delta(self, item_id: str, kind: str, source: int, text: str) -> list[Event]:
         opened = self._open[item_id]
-        happened: list[Event] = []
-        if opened.part is None or (opened.part.kind, opened.part.source) != (kind, source):
-            happened = [*self._close_part(opened), self._add_part(opened, kind, source)]
-        part = opened.part
-        if part is None:
-            raise AssertionError("A part was just added.")
+        part, happened = opened.part, []
+        if part is None or (part.kind, part.source) != (kind, source):
+            happened = self._close_part(opened)
+            part, added = self._add_part(opened, kind, source)
+            happened.append(added)
         part.pieces.append(text)
-        happened.append(self._text_event("delta", opened, part, text))
-        return happened
+        return [*happened, self._text_event("delta", opened, part, text)]
 
-    def _add_part(self, opened: _Open, kind: str, source: int) -> Event:
-        opened.part = _Part(kind, len(_written(opened.item, kind)), source)
-        return self._part_event("added", opened, opened.part, _part(kind, "", []))
+    def _add_part(self, opened: _Open, kind: str, source: int) -> tuple[_Part, Event]:
+        part = opened.part = _Part(kind, len(_written(opened.item, kind)), source)
+        added = self._part_event("added", opened, part, _part(kind, "", []))
+        if kind == "text":
+            fields = _text_fields("delta", opened, part, sse.TEXT_HOLE)
+            delta = {"type": "response.output_text.delta", "sequence_number": sse.NUMBER_HOLE, **fields}
+            opened.template = sse.NumberedTextTemplate(sse.named_frames([delta]))
+        return part, added
 
     def _close_part(self, opened: _Open, annotations: list[Json] | None = None) -> list[Event]:
         """Close the part that is being written, and put it into the item."""
-        part, opened.part = opened.part, None
+        part, opened.part, opened.template = opened.part, None, None
         if part is None:
             return []
         text = "".join(part.pieces)
@@ -215,7 +255,7 @@ class ResponseEncoder:
 
     def _message_done(self, event: ev.MessageDone) -> list[Event]:
         opened = self._open[event.item_id]
-        happened = [] if opened.part else [self._add_part(opened, "text", 0)]
+        happened = [] if opened.part else [self._add_part(opened, "text", 0)[1]]
         annotations: list[Json] = list(event.annotations)
         happened += [
             self._event(
@@ -282,7 +322,8 @@ class ResponseEncoder:
         """Close what is still open when the turn ends."""
         return [event for item_id in list(self._open) for event in self._done(item_id, status=status)]
 
-    def _end(self, terminal: ev.Terminal, now: int) -> list[Event]:
+    def _end(self, terminal: ev.Terminal) -> list[Event]:
+        """Close what is open, and prepare the last events."""
         completed = isinstance(terminal, ev.TurnCompleted | ev.CallsAwaited)
         happened = self._close_all("completed" if completed else "incomplete")
         self.usage = terminal.usage
@@ -293,7 +334,7 @@ class ResponseEncoder:
         match terminal:
             case ev.TurnCompleted() | ev.CallsAwaited():
                 status = "completed"
-                self._envelope["completed_at"] = now
+                self._envelope["completed_at"] = self._now()
             case ev.TurnIncomplete():
                 status = "incomplete"
                 self._envelope["incomplete_details"] = {"reason": terminal.reason}
@@ -301,13 +342,14 @@ class ResponseEncoder:
                 status = "failed"
                 self.failure = terminal
                 error = error_object(terminal.error)
-                happened.append(error_event(error, number=self._sequence))
+                self._ending = [error_event(error, number=self._sequence)]
                 self._sequence += 1
                 self._envelope["error"] = {"code": error["code"] or UNNAMED_FAILURE, "message": error["message"]}
             case _:
                 assert_never(terminal)
         self._envelope["status"] = status
-        return [*happened, self._event(f"response.{status}", response=self.response)]
+        self._ending.append(self._event(f"response.{status}", response=self.response))
+        return happened
 
 
 _STEMS = {"text": "output_text", "summary": "reasoning_summary_text", "reasoning": "reasoning_text"}

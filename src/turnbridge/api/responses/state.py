@@ -1,13 +1,11 @@
 """What a Responses request continues, and what is kept of its answer."""
 
 import asyncio
-import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
-from starlette.requests import Request
 
 from turnbridge.api.responses import schema
 from turnbridge.api.responses import stored_items as stored
@@ -24,7 +22,6 @@ from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
 from turnbridge.turn.items import FunctionCall, Item, JsonObject
 from turnbridge.web.bodies import beside
 from turnbridge.web.http import new_id
-from turnbridge.web.middleware.auth import client_of
 
 log = structlog.get_logger(__name__)
 
@@ -74,22 +71,21 @@ class State:
 
     async def recall(self, client: str, wanted: schema.ResponsesRequest) -> Past:
         """Return the past of a request; raises what OpenAI answers if it refers to something that is not there."""
-        owner = owner_of(client)
         conversation = stored.conversation_id(wanted.conversation)
         inputs = stored.input_items(wanted.input)
         if ids := stored.ids_to_look_up(inputs):
-            found = await self._store.items(owner, ids) if self._store is not None else {}
+            found = await self._store.items(client, ids) if self._store is not None else {}
             inputs = stored.resolve_references(inputs, found)
         history: tuple[JsonObject, ...] = ()
         segment: int | None = None
         if wanted.previous_response_id:
-            history, segment = await self._after_response(owner, wanted.previous_response_id)
+            history, segment = await self._after_response(client, wanted.previous_response_id)
         elif conversation is not None:
-            history, segment = await self._in_conversation(owner, conversation)
+            history, segment = await self._in_conversation(client, conversation)
         if wanted.background and self._store is None:
             raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored", param="background")
         return Past(
-            owner=owner,
+            owner=client,
             history=history,
             inputs=tuple(inputs),
             segment=segment,
@@ -115,7 +111,7 @@ class State:
         if not unknown:
             return
         try:
-            answers = await self._store.answers_with_calls(owner_of(client), unknown)
+            answers = await self._store.answers_with_calls(client, unknown)
         except GatewayError as error:
             log.warning("calls_not_restored", reason=error.message)
             return
@@ -183,16 +179,6 @@ def named(items: Sequence[JsonObject]) -> list[KeptItem]:
 def _id_of(item: JsonObject) -> str:
     given = item.get("id")
     return given if isinstance(given, str) and given else new_id(stored.id_prefix(item))
-
-
-def owner_asking(request: Request) -> str:
-    """Return under which name the things of the client that makes a request are kept."""
-    return owner_of(client_of(request.scope))
-
-
-def owner_of(client: str) -> str:
-    """Return under which name a client's things are kept: its key itself is written nowhere."""
-    return hashlib.sha256(b"turnbridge owner\0" + client.encode("latin-1")).hexdigest()
 
 
 def grown(past: Past, encoder: ResponseEncoder) -> str | None:

@@ -1,8 +1,19 @@
-"""Server-sent events as bytes: whole frames only."""
+"""Server-sent events as bytes: whole frames only; and text deltas, of which most streams consist, in a hurry."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
+
+from turnbridge.turn.events import TextDelta, TurnEvent
+from turnbridge.turn.items import JsonObject
+
+CONTENT_TYPE = "text/event-stream; charset=utf-8"
+# Said inside a stream, whose headers are gone, in the words of the header that whole answers carry.
+USAGE_HEADER = "x-turnbridge-usage"
+# What stands in a template where a delta's own values go; ids are made of letters and digits.
+TEXT_HOLE = "the text goes here"
+NUMBER_HOLE = -1
 
 _encoder = msgspec.json.Encoder()
 
@@ -20,6 +31,38 @@ def named_frame(name: str, value: object) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + _encoder.encode(value) + b"\n\n"
 
 
+def named_frames(events: Iterable[JsonObject]) -> bytes:
+    """Return typed events as frames, each named by its type."""
+    return b"".join([named_frame(str(event["type"]), event) for event in events])
+
+
+class TextRun(NamedTuple):
+    """Deltas of one message that came together."""
+
+    item_id: str
+    texts: list[str]
+
+
+def in_runs(events: Sequence[TurnEvent]) -> Iterator[TurnEvent | TextRun]:
+    """Yield events, with the text deltas in runs: encoded one by one, each would cost four times as much."""
+    run: TextRun | None = None
+    for event in events:
+        if isinstance(event, TextDelta):
+            if run is not None and run.item_id == event.item_id:
+                run.texts.append(event.text)
+                continue
+            if run is not None:
+                yield run
+            run = TextRun(event.item_id, [event.text])
+            continue
+        if run is not None:
+            yield run
+            run = None
+        yield event
+    if run is not None:
+        yield run
+
+
 class TextTemplate:
     """A frame of which only a text changes: encoded once, it is filled in a twentieth of the time.
 
@@ -28,9 +71,9 @@ class TextTemplate:
 
     __slots__ = ("_after", "_before", "_between")
 
-    def __init__(self, frame: bytes, hole: str) -> None:
-        """`frame` is the whole frame, with `hole` in the place of the text."""
-        self._before, _, self._after = frame.partition(_encoder.encode(hole))
+    def __init__(self, frame: bytes) -> None:
+        """`frame` has `TEXT_HOLE` in the place of the text."""
+        self._before, _, self._after = frame.partition(_encoder.encode(TEXT_HOLE))
         self._between = self._after + self._before
 
     def filled(self, texts: Iterable[str]) -> bytes:
@@ -43,10 +86,10 @@ class NumberedTextTemplate:
 
     __slots__ = ("_after", "_before", "_between")
 
-    def __init__(self, frame: bytes, number_hole: int, text_hole: str) -> None:
-        """`frame` is the whole frame, with the holes in the place of the number and the text."""
-        self._before, _, rest = frame.partition(_encoder.encode(number_hole))
-        self._between, _, self._after = rest.partition(_encoder.encode(text_hole))
+    def __init__(self, frame: bytes) -> None:
+        """`frame` has `NUMBER_HOLE` and `TEXT_HOLE` in the place of the number and the text."""
+        self._before, _, rest = frame.partition(_encoder.encode(NUMBER_HOLE))
+        self._between, _, self._after = rest.partition(_encoder.encode(TEXT_HOLE))
 
     def filled(self, first: int, texts: Iterable[str]) -> bytes:
         """Return a frame for each text; `first` is the number of the first."""

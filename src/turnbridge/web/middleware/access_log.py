@@ -25,6 +25,16 @@ OUTCOMES_OF_CONCERN: frozenset[Outcome] = frozenset({"server_error", "failed_mid
 """Outcomes that an operator should look at; the others are the client's own business."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Who makes a request."""
+
+    id: str
+    """Under which its data are stored and its limits counted."""
+    name: str
+    """As logs show it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
     """One request's record: the ingress writes the first half, handlers write what they learn below it."""
@@ -45,8 +55,8 @@ class RequestContext:
 
     peer: str = ""
     """The address at the other end of the connection; a reverse proxy's, if there is one."""
-    client: str | None = None
-    """The name of the client, made from its key."""
+    client: Client | None = None
+    """Who asks, once the key has been checked."""
     uploads: Uploads = field(default_factory=Uploads)
     """What counts the body of this request among those of all others, while it is received."""
     client_gone: bool = False
@@ -92,7 +102,7 @@ def log_request(log: FilteringBoundLogger, context: RequestContext, *, outcome: 
     write(
         "request",
         request_id=context.request_id,
-        client=context.client,
+        client=None if context.client is None else context.client.name,
         peer=context.peer,
         method=context.method,
         route=context.route,

@@ -1,5 +1,7 @@
 """The gateway's own keys: every route asks for one, except those that say whether the gateway is well.
 
+A request's client is resolved here, once; nothing after it holds a key.
+
 No right depends on where a request comes from: behind a reverse proxy on this machine, everybody seems to be here.
 
 Because of the key, a web page that reaches the gateway under a false host name (DNS rebinding) gets nothing but 401.
@@ -14,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.turn.errors import InvalidApiKey, RateLimited
 from turnbridge.web.http import header_value
-from turnbridge.web.middleware.access_log import context_of
+from turnbridge.web.middleware.access_log import Client, context_of
 from turnbridge.web.middleware.key_throttle import KeyBrake
 from turnbridge.web.server.peers import address_of, names_us
 
@@ -38,14 +40,14 @@ class Keys:
 
     def __init__(self, keys: Iterable[str], *, setting: str = "PROXY_API_KEY") -> None:
         """`setting` is where the operator has chosen them."""
-        self._clients = {key: name_of(key) for key in (given.strip().encode() for given in keys) if key}
+        self._clients = {key: client_with(key) for key in (given.strip().encode() for given in keys) if key}
         if not self._clients:
             raise ValueError("The API key is empty: anyone could use the gateway.")
         self._help = HOW_TO_GIVE_IT.format(setting=setting)
         self._brake = KeyBrake()
 
-    def check(self, scope: Scope) -> str:
-        """Return the name of the client whose key a request brings; raises `InvalidApiKey`, or `RateLimited`."""
+    def check(self, scope: Scope) -> Client:
+        """Return the client whose key a request brings; raises `InvalidApiKey`, or `RateLimited`."""
         given = bearer_token(scope)
         if given is None:
             raise InvalidApiKey(f"You didn't provide an API key. {self._help}")
@@ -54,19 +56,19 @@ class Keys:
             raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {self._help}")
         return client
 
-    def recognise(self, scope: Scope) -> str | None:
-        """Return the name of the client whose key a request brings, if it brings one."""
+    def recognise(self, scope: Scope) -> Client | None:
+        """Return the client whose key a request brings, if it brings one."""
         given = bearer_token(scope)
         try:
             return None if given is None else self._judged(scope, given)
         except RateLimited:
             return None
 
-    def _judged(self, scope: Scope, given: bytes) -> str | None:
+    def _judged(self, scope: Scope, given: bytes) -> Client | None:
         # Every key is compared, so that the time tells nothing.
         found = [client for key, client in self._clients.items() if hmac.compare_digest(given, key)]
         client = found[0] if found else None
-        self._brake.judge(address_of(scope), client)
+        self._brake.judge(address_of(scope), None if client is None else client.name)
         return client
 
 
@@ -99,7 +101,7 @@ class RequireKey:
             context_of(scope).client = self._other_keys.get(path, self._keys).check(scope)
         await self._app(scope, receive, send)
 
-    def _open(self, scope: Scope) -> str | None:
+    def _open(self, scope: Scope) -> Client | None:
         """Return whose key a request for an open route brings, if it brings one; others have to know our name."""
         client = self._keys.recognise(scope)
         if client is None and not names_us(scope, self._own_names):
@@ -111,14 +113,20 @@ class RequireKey:
         return client
 
 
-def name_of(key: bytes) -> str:
-    """Return under which name the client with this key is logged."""
-    return f"key-{hashlib.sha256(b'turnbridge client' + bytes(1) + key).hexdigest()[:NAME_DIGITS]}"
+def client_with(key: bytes) -> Client:
+    """Return the client that a key stands for. Neither of its names tells anything of the key."""
+    return Client(
+        id=hashlib.sha256(b"turnbridge owner\0" + key).hexdigest(),
+        name=f"key-{hashlib.sha256(b'turnbridge client' + bytes(1) + key).hexdigest()[:NAME_DIGITS]}",
+    )
 
 
 def client_of(scope: Scope) -> str:
-    """Return whom a request counts for: its key."""
-    return (bearer_token(scope) or b"").decode("latin-1")
+    """Return the id of the client that makes a request: whom it counts for, and whose data it sees."""
+    client = context_of(scope).client
+    if client is None:
+        raise AssertionError("A route that knows clients asks for the key.")
+    return client.id
 
 
 def bearer_token(scope: Scope) -> bytes | None:

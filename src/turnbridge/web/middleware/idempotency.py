@@ -13,10 +13,10 @@ from typing import NamedTuple
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnbridge.api.output_mode import MODE_HEADER
+from turnbridge.engine.frame_log import FrameLog, Reader
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.web.disconnect import Client
-from turnbridge.web.frame_log import PIECE_BYTES
 from turnbridge.web.http import NO_KEEPALIVE, header_value
 from turnbridge.web.middleware.access_log import RequestContext, context_of
 from turnbridge.web.middleware.auth import client_of
@@ -45,29 +45,20 @@ class Bounds:
 BOUNDS = Bounds()
 
 
-@dataclass(eq=False, slots=True)
-class _Reader:
-    position: int = 0
-    """How many bytes of the body it has taken."""
-
-
 class _Recording:
-    """An answer, while it is made and afterwards, and those who read it."""
+    """An answer while it is made and afterwards: its headers, and the log of its body that clients read."""
 
     def __init__(self, client: str, identity: bytes, fingerprint: bytes, context: RequestContext) -> None:
         self.client = client
         self.identity = identity
         self.fingerprint = fingerprint
         self.context = context
-        self.start: Message | None = None
-        self.body = bytearray()
+        self.log = FrameLog()
         self.complete = False
+        """Whether the answer was recorded to its end."""
         self.abandoned = asyncio.Event()
+        self._start: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._readers: set[_Reader] = set()
-        # Bytes that were recorded and dropped; None while all are kept.
-        self._passed_on: int | None = None
-        self._changed = asyncio.Event()
 
     @property
     def over(self) -> bool:
@@ -77,81 +68,50 @@ class _Recording:
     @property
     def successful(self) -> bool:
         """Tell whether this is a whole answer and no error, not even one inside a stream."""
-        status = 0 if self.start is None else self.start["status"]
-        return self.complete and 200 <= status < 300 and self.context.error_code is None
+        status = self._start.result()["status"] if self.complete else 0
+        return 200 <= status < 300 and self.context.error_code is None
 
     def follow(self, work: "asyncio.Future[None]") -> None:
         """Let the recording end when `work` does."""
         self._work = work
-        work.add_done_callback(lambda _: self._tell())
-
-    def keep_nothing(self) -> None:
-        """Drop from here on whatever all readers have taken."""
-        self._passed_on = 0
+        work.add_done_callback(lambda _: self._end())
 
     async def add(self, message: Message) -> None:
         """Record a message of the answer; if nothing is kept, wait until every reader has taken it."""
         if message["type"] == "http.response.start":
-            self.start = message
-        else:
-            self.body += message.get("body", b"")
-            self.complete = not message.get("more_body", False)
-        self._tell()
-        if self._passed_on is not None:
-            end = self._passed_on + len(self.body)
-            while any(reader.position < end for reader in self._readers):
-                await self._changed.wait()
-            # Another message may have come, or gone, meanwhile: a sign of life does not wait for its turn.
-            taken = max(end - self._passed_on, 0)
-            del self.body[:taken]
-            self._passed_on += taken
+            self._start.set_result(message)
+            return
+        self.log.add(message.get("body", b""))
+        if not message.get("more_body", False):
+            self.complete = True
+            self.log.end()
+        await self.log.taken()
 
-    def enter(self) -> _Reader:
-        """Return a place at the beginning."""
-        reader = _Reader()
-        self._readers.add(reader)
-        return reader
-
-    def leave(self, reader: _Reader) -> bool:
-        """Give up a place; tell whether nobody waits for the rest any more, in which case the turn is interrupted."""
-        self._readers.discard(reader)
-        self._tell()
-        if self._readers or self.complete:
+    def leave(self, reader: Reader) -> bool:
+        """Let a reader go; tell whether nobody waits for the rest any more, in which case the turn is cancelled."""
+        self.log.leave(reader)
+        if self.log.is_read or self.complete:
             return False
         self.abandoned.set()
         return True
 
-    async def play(self, reader: _Reader, send: Send) -> None:
+    async def play(self, reader: Reader, send: Send) -> None:
         """Send the answer, as far as it goes; raise what ended it early."""
-        started = False
-        while True:
-            changed, over = self._changed, self.over
-            if self.start is not None and not started:
-                started = True
-                await send(self.start)
-            # A piece at a time: a client that does not read would hold a copy of the whole answer.
-            begin = reader.position - (self._passed_on or 0)
-            piece = bytes(self.body[begin : begin + PIECE_BYTES])
-            more = begin + len(piece) < len(self.body)
-            last = self.complete and not more
-            if piece or last:
-                await send({"type": "http.response.body", "body": piece, "more_body": not last})
-                reader.position += len(piece)
-                self._tell()
-            if last:
-                return
-            if more:
-                continue
-            if over:
-                break
-            await changed.wait()
-        if self._work.cancelled():
+        await asyncio.wait((self._start,))
+        if not self._start.cancelled():
+            await send(self._start.result())
+            async for piece in self.log.pieces(reader):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        if self.complete:
+            await send({"type": "http.response.body", "body": b""})
+        elif self._work.cancelled():
             raise BackendUnavailable("The gateway is shutting down.", code="shutting_down")
-        self._work.result()
+        else:
+            self._work.result()
 
-    def _tell(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _end(self) -> None:
+        self._start.cancel()
+        self.log.end()
 
 
 class _Kept(NamedTuple):
@@ -190,7 +150,7 @@ class Answers:
     async def add(self, recording: _Recording, message: Message) -> None:
         """Record a message of the answer, within the bounds."""
         if self._running.get(recording.identity) is recording:
-            size = len(recording.body) + len(message.get("body", b""))
+            size = recording.log.size + len(message.get("body", b""))
             self._shares.add(recording.client, recording.identity, size)
             if size > self._bounds.answer_bytes:
                 self._stop_recording(recording)
@@ -211,7 +171,7 @@ class Answers:
             return
         expiry = asyncio.get_running_loop().call_later(self._bounds.kept_s, self._forget_kept, recording.identity)
         self._kept[recording.identity] = _Kept(recording, expiry)
-        self._shares.add(recording.client, recording.identity, len(recording.body))
+        self._shares.add(recording.client, recording.identity, recording.log.size)
         self._make_room()
 
     def _make_room(self) -> None:
@@ -224,7 +184,7 @@ class Answers:
     def _stop_recording(self, recording: _Recording) -> None:
         """Let an answer reach only those who read it already."""
         self.forget(recording)
-        recording.keep_nothing()
+        recording.log.keep_nothing()
 
     def _forget_kept(self, identity: bytes) -> None:
         self._kept.pop(identity).expiry.cancel()
@@ -285,7 +245,7 @@ class AnswerOnce:
 
     async def _serve(self, recording: _Recording, receive: Receive, send: Send) -> None:
         """Send what is recorded and what comes, until the end or until the client leaves."""
-        reader = recording.enter()
+        reader = recording.log.enter()
         try:
             await Client(receive).served(recording.play(reader, send))
         finally:

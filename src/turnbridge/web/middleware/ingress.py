@@ -158,7 +158,7 @@ async def _chunks(context: RequestContext, receive: Receive, limit_bytes: int) -
                 if not message.get("more_body", False):
                     return chunks
                 if upload is None:
-                    upload = context.uploads.begin(context.client or "", patience)
+                    upload = context.uploads.begin("" if context.client is None else context.client.name, patience)
                 context.uploads.add(upload, len(chunk))
                 patience.reschedule(now() + BODY_SILENCE_S)
     except TimeoutError:

@@ -5,7 +5,6 @@ reached, each replica counts for itself.
 """
 
 import asyncio
-import hashlib
 import math
 import time
 from dataclasses import dataclass, replace
@@ -118,7 +117,7 @@ class LimitRate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise `RateLimited`."""
         # Redis need not know the keys themselves.
-        client = hashlib.sha256(client_of(scope).encode()).hexdigest()
+        client = client_of(scope)
         standing = await self._rates.take(client)
         context_of(scope).response_headers.extend(standing.headers())
         if standing.refused:

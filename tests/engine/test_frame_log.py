@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from turnbridge.turn.items import JsonObject
-from turnbridge.web import frame_log
-from turnbridge.web.frame_log import (
+from turnbridge.api.shared.sse import named_frames
+from turnbridge.engine import frame_log
+from turnbridge.engine.frame_log import (
     FrameLog,
     PackedStream,
     PackedStreams,
     pack,
 )
-from turnbridge.web.writers import named_frames
+from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -44,30 +44,30 @@ def written() -> FrameLog:
 
 @pytest.mark.parametrize("position", range(6))
 async def test_a_reader_that_joins_after_the_end_reads_from_any_event_on(written: FrameLog, position: int) -> None:
-    written.add([frame(number) for number in range(4)])
+    written.add(frames(*range(4)))
     written.end()
-    assert await collected(written.read(position)) == frames(*range(position, 4))
+    assert await collected(written.read(after=position)) == frames(*range(position, 4))
 
 
 async def test_a_reader_that_joins_early_reads_as_it_is_written(written: FrameLog) -> None:
-    written.add([frame(0)])
-    reader = written.read(0)
+    written.add(frame(0))
+    reader = written.read()
     assert await anext(reader) == frames(0)
     for number in (1, 2):
         waiting = asyncio.ensure_future(anext(reader))
         await asyncio.sleep(0)
         assert not waiting.done()
-        written.add([frame(number)])
+        written.add(frame(number))
         assert await waiting == frames(number)
-    written.add([frame(3)])
+    written.add(frame(3))
     written.end()
     assert await collected(reader) == frames(3)
 
 
 async def test_many_readers_at_different_places_read_the_same(written: FrameLog) -> None:
-    readers = [asyncio.ensure_future(collected(written.read(position))) for position in (0, 2, 5)]
+    readers = [asyncio.ensure_future(collected(written.read(after=position))) for position in (0, 2, 5)]
     for number in range(6):
-        written.add([frame(number)])
+        written.add(frame(number))
         await asyncio.sleep(0)
     written.end()
     assert await asyncio.gather(*readers) == [frames(*range(6)), frames(*range(2, 6)), frames(5)]
@@ -75,13 +75,15 @@ async def test_many_readers_at_different_places_read_the_same(written: FrameLog)
 
 async def of_the_log(whole: list[bytes]) -> Callable[[int], AsyncIterator[bytes]]:
     log = FrameLog()
-    log.add(whole)
+    for one in whole:
+        log.add(one)
     log.end()
-    return log.read
+    return lambda after: log.read(after=after)
 
 
 async def of_what_was_kept(whole: list[bytes]) -> Callable[[int], AsyncIterator[bytes]]:
-    return PackedStream(await pack(whole)).read
+    kept = PackedStream(await pack(whole))
+    return lambda after: kept.read(after=after)
 
 
 @pytest.mark.parametrize("stream", [of_the_log, of_what_was_kept])
@@ -114,13 +116,33 @@ async def test_a_reader_has_no_more_than_a_piece_of_the_stream_at_once(
 async def test_readers_of_a_kept_stream_share_it_while_one_of_them_reads() -> None:
     streams, packed = PackedStreams(), await pack([frame(0), frame(1)])
     assert streams.find("resp_1") is None
-    readers = [streams.share("resp_1", packed).read(0)]
+    readers = [streams.share("resp_1", packed).read()]
     shared = streams.find("resp_1")
     assert shared is not None
-    readers.append(shared.read(1))
+    readers.append(shared.read(after=1))
     assert streams.share("resp_1", bytes(packed)) is shared
     del shared
     assert [await collected(reader) for reader in readers] == [frames(0, 1), frames(1)]
     readers.clear()
     gc.collect()
     assert streams.find("resp_1") is None
+
+
+async def test_what_is_not_kept_is_dropped_when_every_reader_has_it(written: FrameLog) -> None:
+    slow, quick = written.enter(), written.enter()
+    written.keep_nothing()
+    written.add(frame(0))
+    dropping = asyncio.ensure_future(written.taken())
+    reading, waiting = written.pieces(quick), written.pieces(slow)
+    assert await anext(reading) == frames(0)
+    following = asyncio.ensure_future(anext(reading))
+    await asyncio.sleep(0)
+    assert (dropping.done(), written.chunks) == (False, [frame(0)])
+    assert await anext(waiting) == frames(0)
+    written.leave(slow)
+    await asyncio.wait_for(dropping, BOUND_S)
+    assert written.chunks == []
+    written.add(frame(1))
+    assert await asyncio.wait_for(following, BOUND_S) == frames(1)
+    written.leave(quick)
+    assert not written.is_read

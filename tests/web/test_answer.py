@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from itertools import pairwise
+from typing import cast
 
 import pytest
 from starlette.types import Message as AsgiMessage
@@ -11,7 +12,8 @@ from starlette.types import Message as AsgiMessage
 from tests.api.responses import decoded as decode
 from tests.api.responses.test_encode import MODEL
 from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.engine.turns import Served
+from turnbridge.engine.run import Run
+from turnbridge.engine.turns import TurnRun
 from turnbridge.turn.errors import UpstreamFailed
 from turnbridge.turn.events import (
     MessageDone,
@@ -20,13 +22,11 @@ from turnbridge.turn.events import (
     TurnCompleted,
     TurnEvent,
     TurnFailed,
+    TurnServed,
     Usage,
 )
-from turnbridge.turn.request import TurnRequest
-from turnbridge.web.choices import run_choices
+from turnbridge.web.answer import Answer, Timing
 from turnbridge.web.middleware.access_log import CONTEXT_KEY, RequestContext
-from turnbridge.web.turns import Timing, TurnResponse
-from turnbridge.web.writers import ResponsesWriter
 
 pytestmark = pytest.mark.anyio
 
@@ -46,25 +46,26 @@ FIDELITY = b"x-turnbridge-fidelity"
 class Turn:
     """A turn that says what it is told to, when it is told to."""
 
+    retrying = heard = False
+
     def __init__(self) -> None:
         self._batches: asyncio.Queue[Sequence[TurnEvent]] = asyncio.Queue()
-        self.served = Served()
-        self.known_at_once: str | None = None
-        """How faithfully it is shown, if that is known from the start."""
 
     def says(self, *batches: Sequence[TurnEvent]) -> None:
         for batch in batches:
             self._batches.put_nowait(batch)
 
-    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        del request
-        self.served = served
-        self.served.fidelity = self.known_at_once
+    async def events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         while True:
             batch = await self._batches.get()
             yield batch
             if isinstance(batch[-1], TurnCompleted | TurnFailed):
                 return
+
+
+def run_of(*turns: object, at_once: int = 1) -> Run:
+    encoder = ResponseEncoder(DECODED, MODEL, response_id="resp_1", created_at=1, now=lambda: 1)
+    return Run(cast("list[TurnRun]", turns), encoder, _at_once(), at_once=at_once)
 
 
 class Stream:
@@ -74,15 +75,8 @@ class Stream:
         self.turn = Turn()
         self.sent: list[AsgiMessage] = []
         self.may_be_kept = asyncio.Event()
-        encoder = ResponseEncoder(DECODED, MODEL, response_id="resp_1", created_at=1)
-        self._response = TurnResponse(
-            self.turn,
-            DECODED.turn,
-            ResponsesWriter(encoder, lambda: 1),
-            admission=_at_once(),
-            timing=timing,
-            headers={},
-            finish=self._keep if stored else None,
+        self._response = Answer(
+            run_of(self.turn), streamed=True, timing=timing, headers={}, finish=self._keep if stored else None
         )
 
     async def serve(self) -> None:
@@ -142,8 +136,7 @@ async def test_held_headers_say_how_the_turn_is_served() -> None:
     stream = Stream(HELD)
     serving = asyncio.ensure_future(stream.serve())
     await stream.settled()
-    stream.turn.served.thread, stream.turn.served.fidelity = "warm", "exact"
-    stream.turn.says([*STARTED, *FIRST], REST, END)
+    stream.turn.says([TurnServed("warm", "exact")], [*STARTED, *FIRST], REST, END)
     await serving
     headers = stream.sent[0]["headers"]
     assert (b"x-turnbridge-thread", b"warm") in headers
@@ -156,20 +149,19 @@ async def test_what_headers_could_not_know_is_told_in_the_stream_before_its_outp
     serving = asyncio.ensure_future(stream.serve())
     await stream.settled()
     assert not [name for name, _ in stream.sent[0]["headers"] if name in (b"x-turnbridge-thread", FIDELITY)]
-    stream.turn.served.thread, stream.turn.served.fidelity = "replayed", "exact"
-    stream.turn.says([*STARTED, *FIRST], REST, END)
+    stream.turn.says([TurnServed("replayed", "exact")], [*STARTED, *FIRST], REST, END)
     await serving
     assert stream.bodies[1].startswith(b": x-turnbridge-thread: replayed\n\n: x-turnbridge-fidelity: exact\n\nevent: ")
 
 
 async def test_what_headers_said_is_said_again_only_if_it_has_become_wrong() -> None:
     stream = Stream(PROMPT)
-    stream.turn.known_at_once = "exact"
+    stream.turn.says([TurnServed("fresh", "exact")])
     serving = asyncio.ensure_future(stream.serve())
     await stream.settled()
     assert (FIDELITY, b"exact") in stream.sent[0]["headers"]
-    stream.turn.served.fidelity = "extra=shell"
-    stream.turn.says([*STARTED, *FIRST], REST, END)
+    # The turn is run again.
+    stream.turn.says([TurnServed("fresh", "extra=shell")], [*STARTED, *FIRST], REST, END)
     await serving
     assert stream.bodies[1].startswith(b": x-turnbridge-fidelity: extra=shell\n\nevent: ")
 
@@ -240,15 +232,17 @@ async def test_a_turn_that_fails_in_a_stream_that_has_begun_says_so_there() -> N
     assert b"response.failed" in stream.bodies[-1]
 
 
-class Choices:
-    """Runs turns that each wait for a sign, and counts them."""
+class Waiting:
+    """Turns that each wait for a sign, and are counted."""
+
+    retrying = heard = False
 
     def __init__(self) -> None:
         self.running = 0
         self.may_end = asyncio.Event()
 
-    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        del request, served
+    async def events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
+        yield [TurnServed("fresh", "exact")]
         self.running += 1
         try:
             await self.may_end.wait()
@@ -258,33 +252,32 @@ class Choices:
 
 
 class Defect:
-    """Runs turns that break by a defect."""
+    """A turn that breaks by a defect."""
 
-    async def run(self, request: TurnRequest, served: Served) -> AsyncGenerator[Sequence[TurnEvent], None]:
-        del request, served
+    retrying = heard = False
+
+    async def events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         yield STARTED
         raise RuntimeError("a defect")
 
 
+async def read(run: Run) -> None:
+    async for _ in run.frames():
+        pass
+
+
 async def test_of_several_choices_only_so_many_run_at_once() -> None:
-    choices = Choices()
-
-    async def read() -> list[int]:
-        told = run_choices(choices, DECODED.turn, Served(), choices=5, at_once=2)
-        return [batch.index async for batch in told]
-
-    reading = asyncio.ensure_future(read())
+    choice = Waiting()
+    run = run_of(*[choice] * 5, at_once=2)
+    reading = asyncio.ensure_future(read(run))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert choices.running == 2
-    choices.may_end.set()
-    assert sorted(await reading) == [0, 1, 2, 3, 4]
+    assert choice.running == 2
+    choice.may_end.set()
+    await reading
+    assert (sorted(run.served), run.running) == ([0, 1, 2, 3, 4], 0)
 
 
 async def test_a_defect_in_one_of_several_choices_is_told_and_nothing_waits_for_it() -> None:
-    async def read() -> None:
-        async for _ in run_choices(Defect(), DECODED.turn, Served(), choices=2, at_once=2):
-            pass
-
     with pytest.raises(RuntimeError, match="a defect"):
-        await asyncio.wait_for(read(), 10)
+        await asyncio.wait_for(read(run_of(Defect(), Waiting(), at_once=2)), 10)

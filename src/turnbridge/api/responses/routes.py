@@ -1,15 +1,19 @@
-"""Responses that were made before: read, streamed again, cancelled, deleted, and what they were made from."""
+"""The routes of Responses: creating them, and those that are stored: read, streamed again, cancelled, deleted."""
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+import dataclasses
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from turnbridge.api.generation import Generation, now
+from turnbridge.api.output_mode import output_mode
 from turnbridge.api.responses.background import BackgroundRuns, last_frames
-from turnbridge.api.responses.decode import ENCRYPTED_REASONING
-from turnbridge.api.responses.state import State, owner_asking
+from turnbridge.api.responses.decode import ENCRYPTED_REASONING, decode, parse
+from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.state import State
 from turnbridge.api.responses.stored_items import deleted, listed_item, with_encrypted_content
 from turnbridge.api.shared.pagination import (
     page,
@@ -17,6 +21,7 @@ from turnbridge.api.shared.pagination import (
     query_number,
     unknown_after,
 )
+from turnbridge.engine.frame_log import PackedStreams
 from turnbridge.engine.records import (
     CANCELLED,
     RUNNING,
@@ -27,19 +32,72 @@ from turnbridge.engine.records import (
 )
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.frame_log import PackedStreams
-from turnbridge.web.http import json_response
+from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
+from turnbridge.web.answer import FIDELITY_HEADER
+from turnbridge.web.bodies import beside
+from turnbridge.web.http import RouteOf, json_response, new_id
+from turnbridge.web.middleware.auth import client_of
 
 NOT_IN_BACKGROUND = "Only a response that was created with `background: true` can be {what}."
 
 
-class StoredResponses:
-    """Handlers of `/v1/responses/{response_id}` and what is below it."""
+class Responses:
+    """Handlers of `/v1/responses` and what is below it."""
 
-    def __init__(self, state: State, background: BackgroundRuns) -> None:
+    def __init__(self, generation: Generation, state: State, background: BackgroundRuns) -> None:
+        self._generation = generation
         self._state = state
         self._background = background
         self._streams = PackedStreams()
+
+    def routes(self) -> list[RouteOf]:
+        """Return the routes of this API."""
+        one = "/responses/{response_id}"
+        return [
+            RouteOf("POST", "/responses", self.create, generates=True),
+            RouteOf("GET", one, self.retrieve),
+            RouteOf("DELETE", one, self.delete),
+            RouteOf("POST", f"{one}/cancel", self.cancel),
+            RouteOf("GET", f"{one}/input_items", self.input_items),
+        ]
+
+    async def create(self, request: Request) -> ASGIApp:
+        """Answer a Responses request, or begin it in the background."""
+        generation, client = self._generation, client_of(request.scope)
+        body, large = await generation.body(request)
+        asked, unknown = await beside(partial(parse, body), large=large)
+        past = await self._state.recall(client, asked)
+        large = large or bool(past.history)
+        decoded = await beside(partial(decode, asked, unknown, past.inputs, past.history), large=large)
+        await generation.check_schemas(decoded.uncompiled)
+        turn = self._without_tools(replace(decoded.turn, large=large))
+        if asked.store and not self._state.on:
+            turn = replace(turn, ignored=(*turn.ignored, "store"))
+        mode = output_mode(request.scope, generation.rules.responses_output_mode)
+        settled = await generation.settle(request, turn, mode, effort_param="reasoning.effort")
+        await self._state.restore_calls(client, settled.turn.items)
+        encoder = ResponseEncoder(
+            replace(decoded, turn=replace(decoded.turn, effort=settled.turn.effort)),
+            settled.choice.model,
+            response_id=new_id("resp_"),
+            created_at=now(),
+            now=now,
+            stored=past.keep,
+        )
+        run = generation.run(request, settled, encoder)
+        if past.background:
+            response = await self._background.start(run, past, encoder)
+            headers = {FIDELITY_HEADER: generation.models.fidelity(), **settled.headers}
+            return self._background.answer(response, streamed=settled.turn.streamed, headers=headers)
+        finish = partial(self._state.keep, past, encoder) if past.keep else None
+        return generation.answer(request, run, settled, finish)
+
+    def _without_tools(self, turn: TurnRequest) -> TurnRequest:
+        """Leave the client's tools out, and say so, if the operator wants that."""
+        if not self._generation.rules.omit_response_tools or not turn.tools:
+            return turn
+        return replace(turn, tools=(), must_call=False, ignored=(*turn.ignored, "tools"))
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Answer with a response, or with its stream after the event that the client saw last."""
@@ -78,7 +136,7 @@ class StoredResponses:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="cancelled"), code="not_in_background")
         if record.status in RUNNING:
             await self._state.store.finish_response(
-                replace(record, status=CANCELLED, body={**record.body, "status": CANCELLED})
+                dataclasses.replace(record, status=CANCELLED, body={**record.body, "status": CANCELLED})
             )
             # It may have ended of itself at this very moment.
             record = await self._record(owner, response_id)
@@ -96,7 +154,7 @@ class StoredResponses:
     async def _stream(self, owner: str, response_id: str, after: int) -> ASGIApp:
         run = self._background.find(owner, response_id)
         if run is not None:
-            return self._background.stream(run.log.read(after + 1), {})
+            return self._background.stream(run.log.read(after=after + 1), {})
         record = await self._record(owner, response_id)
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="streamed again"), code="not_in_background")
@@ -113,7 +171,7 @@ class StoredResponses:
             if events is None:
                 return self._background.stream(_at_once(last_frames(record, after)), {})
             kept = self._streams.share(response_id, events)
-        return self._background.stream(kept.read(after + 1), {})
+        return self._background.stream(kept.read(after=after + 1), {})
 
     async def _record(self, owner: str, response_id: str) -> ResponseRecord:
         record = await self._state.store.response(owner, response_id)
@@ -141,7 +199,7 @@ def items_shown(request: Request, items: Sequence[KeptItem]) -> list[JsonObject]
 
 
 def _asked(request: Request) -> tuple[str, str]:
-    return owner_asking(request), str(request.path_params["response_id"])
+    return client_of(request.scope), str(request.path_params["response_id"])
 
 
 def _number(request: Request, name: str) -> int:
@@ -161,5 +219,5 @@ def _missing(response_id: str) -> NotFound:
     return NotFound(f"Response with id '{response_id}' not found.", param="response_id")
 
 
-async def _at_once(frames: bytes) -> AsyncIterator[bytes]:
+async def _at_once(frames: bytes) -> AsyncGenerator[bytes, None]:
     yield frames

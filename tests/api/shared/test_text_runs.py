@@ -5,20 +5,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.api.responses.test_encode import ENDED
 from tests.api.responses.test_encode import encoder as response_encoder
 from tests.api.shared.event_streams import event_streams
 from turnbridge.api.chat.decode import decode
 from turnbridge.api.chat.encode import ChatEncoder
 from turnbridge.api.shared import sse
 from turnbridge.turn import events as ev
-from turnbridge.web.writers import (
-    ChatWriter,
-    ResponsesWriter,
-    TextRun,
-    in_runs,
-    named_frames,
-)
 
 
 def chat_encoder() -> ChatEncoder:
@@ -36,23 +28,23 @@ def batches(draw: st.DrawFn) -> list[list[ev.TurnEvent]]:
 
 @given(batches())
 def test_a_chat_reads_the_same_however_its_events_come(turn: list[list[ev.TurnEvent]]) -> None:
-    plain, writer = chat_encoder(), ChatWriter(chat_encoder())
-    told = b"".join(sse.data_frame(chunk) for batch in turn for event in batch for chunk in plain.feed(0, event))
-    assert b"".join(writer.frames(0, batch) for batch in turn) == told
-    assert writer.whole() == plain.completion
+    plain, encoder = chat_encoder(), chat_encoder()
+    told = b"".join(plain.frames(0, [event]) for batch in turn for event in batch)
+    assert b"".join(encoder.frames(0, batch) for batch in turn) == told
+    assert encoder.whole() == plain.whole()
 
 
 @given(batches())
 def test_a_response_reads_the_same_however_its_events_come(turn: list[list[ev.TurnEvent]]) -> None:
-    plain, writer = response_encoder(), ResponsesWriter(response_encoder(), lambda: ENDED)
-    told = named_frames([one for batch in turn for event in batch for one in plain.feed(event, now=ENDED)])
-    assert b"".join(writer.frames(0, batch) for batch in turn) + writer.closing() == told
-    assert writer.whole() == plain.response
+    plain, encoder = response_encoder(), response_encoder()
+    told = b"".join(plain.frames(0, [event]) for batch in turn for event in batch)
+    assert b"".join(encoder.frames(0, batch) for batch in turn) == told
+    assert (encoder.closing(), encoder.whole()) == (plain.closing(), plain.whole())
 
 
 def test_a_run_ends_where_its_message_does() -> None:
     started = ev.MessageStarted("b", None)
     deltas = [ev.TextDelta(item_id, text) for item_id, text in ("a1", "a2", "b1", "b2", "b3")]
     told: list[ev.TurnEvent] = [*deltas[:2], started, *deltas[2:]]
-    assert list(in_runs(told)) == [TextRun("a", ["1", "2"]), started, TextRun("b", ["1", "2", "3"])]
-    assert list(in_runs(deltas)) == [TextRun("a", ["1", "2"]), TextRun("b", ["1", "2", "3"])]
+    assert list(sse.in_runs(told)) == [sse.TextRun("a", ["1", "2"]), started, sse.TextRun("b", ["1", "2", "3"])]
+    assert list(sse.in_runs(deltas)) == [sse.TextRun("a", ["1", "2"]), sse.TextRun("b", ["1", "2", "3"])]

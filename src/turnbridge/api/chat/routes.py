@@ -1,24 +1,32 @@
-"""`/v1/chat/completions/{id}`: chat completions that their clients asked to store."""
+"""The routes of Chat Completions: creating them, and those that their clients asked to store."""
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 
 import msgspec
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
+from turnbridge.api.chat.decode import decode
 from turnbridge.api.chat.encode import ChatEncoder
-from turnbridge.api.responses.state import State, owner_asking, owner_of
+from turnbridge.api.generation import Generation, now
+from turnbridge.api.output_mode import output_mode
+from turnbridge.api.responses.state import State
 from turnbridge.api.responses.stored_items import deleted
 from turnbridge.api.shared.pagination import page, page_of, page_query
 from turnbridge.api.shared.parameters import check_metadata
 from turnbridge.api.shared.validation import convert
 from turnbridge.engine.records import ChatQuery, ChatRecord
 from turnbridge.turn.errors import GatewayError, NotFound
-from turnbridge.turn.items import Json, JsonObject
-from turnbridge.web.bodies import parsed
-from turnbridge.web.http import json_response
+from turnbridge.turn.items import Json, JsonObject, Message
+from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.values import replace
+from turnbridge.web.bodies import beside, parsed
+from turnbridge.web.http import RouteOf, json_response, new_id
+from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.ingress import read_body
 
 log = structlog.get_logger(__name__)
@@ -33,18 +41,57 @@ class ChatUpdate(msgspec.Struct):
     metadata: JsonObject | None = None
 
 
-class StoredChats:
-    """Keeps chat completions, and handles `GET /v1/chat/completions` and what is below it."""
+class ChatCompletions:
+    """Handlers of `/v1/chat/completions` and what is below it."""
 
-    def __init__(self, state: State, *, body_limit_bytes: int) -> None:
+    def __init__(self, generation: Generation, state: State) -> None:
+        self._generation = generation
         self._state = state
-        self._body_limit_bytes = body_limit_bytes
 
-    async def keep(self, client: str, body: JsonObject, encoder: ChatEncoder) -> None:
-        """Keep a finished completion, unless it failed; the client has its answer in any case."""
+    def routes(self) -> list[RouteOf]:
+        """Return the routes of this API."""
+        path, one = "/chat/completions", "/chat/completions/{completion_id}"
+        return [
+            RouteOf("POST", path, self.create, generates=True),
+            RouteOf("GET", path, self.list),
+            RouteOf("GET", one, self.retrieve),
+            RouteOf("POST", one, self.update),
+            RouteOf("DELETE", one, self.delete),
+            RouteOf("GET", f"{one}/messages", self.messages),
+        ]
+
+    async def create(self, request: Request) -> ASGIApp:
+        """Answer a Chat Completions request."""
+        generation = self._generation
+        body, large = await generation.body(request)
+        decoded = await beside(partial(decode, body), large=large)
+        await generation.check_schemas(decoded.uncompiled)
+        turn = self._without_system_prompt(replace(decoded.turn, large=large))
+        if decoded.store and not self._state.on:
+            turn = replace(turn, ignored=(*turn.ignored, "store"))
+        mode = output_mode(request.scope, "openai-json")
+        settled = await generation.settle(request, turn, mode, effort_param="reasoning_effort")
+        await self._state.restore_calls(settled.turn.client, settled.turn.items)
+        encoder = ChatEncoder(decoded, completion_id=new_id("chatcmpl-"), created=now())
+        run = generation.run(request, settled, encoder, choices=decoded.choices)
+        keep = decoded.store and self._state.on
+        finish = partial(self._keep, settled.turn.client, body, encoder) if keep else None
+        return generation.answer(request, run, settled, finish)
+
+    def _without_system_prompt(self, turn: TurnRequest) -> TurnRequest:
+        """Leave the client's system prompt out, and say so, if the operator wants that."""
+        if not self._generation.rules.ignore_system_prompt:
+            return turn
+        kept = tuple(item for item in turn.items if not isinstance(item, Message) or item.role != "developer")
+        if kept == turn.items:
+            return turn
+        return replace(turn, items=kept, ignored=(*turn.ignored, "messages (system)"))
+
+    async def _keep(self, client: str, body: JsonObject, encoder: ChatEncoder) -> None:
+        """Store a finished completion, unless it failed; the client has its answer in any case."""
         if encoder.failure is not None:
             return
-        record = _record(client, body, encoder.completion)
+        record = _record(client, body, encoder.whole())
         try:
             await self._state.store.add_chat(record)
         except GatewayError as error:
@@ -54,7 +101,7 @@ class StoredChats:
         """List completions, filtered by model and metadata."""
         query = page_query(request.query_params, default_order="asc")
         chats, has_more = await self._state.store.chats(
-            owner_asking(request),
+            client_of(request.scope),
             ChatQuery(
                 model=request.query_params.get("model"),
                 metadata=_metadata_filter(request.query_params),
@@ -71,10 +118,10 @@ class StoredChats:
 
     async def update(self, request: Request) -> Response:
         """Replace a completion's metadata."""
-        given = await read_body(request.scope, request.receive, limit_bytes=self._body_limit_bytes)
+        given = await read_body(request.scope, request.receive, limit_bytes=self._generation.rules.body_limit_bytes)
         metadata = check_metadata(convert(await parsed(given), ChatUpdate).metadata)
         chat = await self._found(request)
-        changed = replace(chat, metadata=metadata, body={**chat.body, "metadata": {**metadata}})
+        changed = dataclasses.replace(chat, metadata=metadata, body={**chat.body, "metadata": {**metadata}})
         if not await self._state.store.update_chat(changed):
             raise _missing(chat.id)
         return json_response(changed.body)
@@ -82,7 +129,7 @@ class StoredChats:
     async def delete(self, request: Request) -> Response:
         """Remove a completion."""
         chat_id = str(request.path_params["completion_id"])
-        if not await self._state.store.delete_chat(owner_asking(request), chat_id):
+        if not await self._state.store.delete_chat(client_of(request.scope), chat_id):
             raise _missing(chat_id)
         return json_response(deleted(chat_id, "chat.completion.deleted"))
 
@@ -94,7 +141,7 @@ class StoredChats:
 
     async def _found(self, request: Request) -> ChatRecord:
         chat_id = str(request.path_params["completion_id"])
-        chat = await self._state.store.chat(owner_asking(request), chat_id)
+        chat = await self._state.store.chat(client_of(request.scope), chat_id)
         if chat is None:
             raise _missing(chat_id)
         return chat
@@ -108,7 +155,7 @@ def _record(client: str, body: JsonObject, completion: JsonObject) -> ChatRecord
     kept: dict[str, Json] = {**completion, "metadata": {**metadata}}
     return ChatRecord(
         id=str(completion["id"]),
-        owner=owner_of(client),
+        owner=client,
         created_at=created,
         model=str(completion["model"]),
         metadata=metadata,

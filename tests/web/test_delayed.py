@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.web.waiting_work import Work
-from turnbridge.web.later import Later
+from turnbridge.web.answer import Delayed
 
 pytestmark = pytest.mark.anyio
 
@@ -16,14 +16,14 @@ LONG_S = 60.0
 @pytest.mark.parametrize("delay_s", [LONG_S, None])
 async def test_a_block_that_is_over_before_begins_nothing(delay_s: float | None) -> None:
     work = Work()
-    with Later(delay_s, work.run) as later:
+    with Delayed(delay_s, work.run) as later:
         await asyncio.sleep(SOON_S)
         await later.settled()
     assert not work.begun.is_set()
 
 
 async def test_postponed_work_begins_once_nothing_postpones_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbridge.web.later.POSTPONED_LOOK_S", SOON_S)
+    monkeypatch.setattr("turnbridge.web.answer.POSTPONED_CHECK_S", SOON_S)
     work, looked = Work(), 0
 
     def postponed() -> bool:
@@ -31,7 +31,7 @@ async def test_postponed_work_begins_once_nothing_postpones_it(monkeypatch: pyte
         looked += 1
         return looked < 3
 
-    with Later(SOON_S, work.run, postponed=postponed):
+    with Delayed(SOON_S, work.run, postponed=postponed):
         await work.begun.wait()
     assert looked == 3
 
@@ -43,7 +43,7 @@ async def test_postponed_work_is_not_waited_for() -> None:
         due.set()
         return True
 
-    with Later(SOON_S, work.run, postponed=postponed) as beside:
+    with Delayed(SOON_S, work.run, postponed=postponed) as beside:
         await due.wait()
         await beside.settled()
     assert not work.begun.is_set()
@@ -51,7 +51,7 @@ async def test_postponed_work_is_not_waited_for() -> None:
 
 async def test_what_has_begun_ends_with_the_block() -> None:
     work = Work()
-    with Later(SOON_S, work.run):
+    with Delayed(SOON_S, work.run):
         await work.begun.wait()
     await asyncio.sleep(0)
     assert work.ended_as == "cancelled"
@@ -59,7 +59,7 @@ async def test_what_has_begun_ends_with_the_block() -> None:
 
 async def test_what_has_begun_can_be_waited_for() -> None:
     work = Work()
-    with Later(SOON_S, work.run) as later:
+    with Delayed(SOON_S, work.run) as later:
         await work.begun.wait()
         asyncio.get_running_loop().call_later(SOON_S, work.may_end.set)
         await later.settled()
@@ -70,7 +70,7 @@ async def test_a_block_that_is_cancelled_while_it_waits_ends_what_has_begun() ->
     work = Work()
 
     async def block() -> None:
-        with Later(SOON_S, work.run) as later:
+        with Delayed(SOON_S, work.run) as later:
             await work.begun.wait()
             await later.settled()
 

@@ -1,0 +1,328 @@
+"""HTTP answers made of a run: streamed or whole; and streams that follow a log of frames.
+
+Headers wait for the first output, so that an early failure is an HTTP status. Keepalives, slow clients and disconnects
+are handled here for every API.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Self
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from turnbridge.api.shared import sse
+from turnbridge.engine.run import Run
+from turnbridge.web.disconnect import Client
+from turnbridge.web.http import encoded, wants_no_keepalive
+from turnbridge.web.middleware.access_log import RequestContext, context_of
+
+# How long the request waited for its turn.
+QUEUED_HEADER = "x-turnbridge-queued-ms"
+# Whether the turn went on in a thread that was kept: `parked`, `warm`, `replayed` or `fresh`.
+THREAD_HEADER = "x-turnbridge-thread"
+# Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
+FIDELITY_HEADER = "x-turnbridge-fidelity"
+
+# JSON may begin with blanks, after which there is no status to fail with. Most answers are there before the third
+# interval, with a status and all headers.
+INTERVALS_BEFORE_BLANKS = 2
+BLANK = b" "
+
+# How often a client that does not read is looked for.
+STALL_CHECK_S = 1.0
+# How often work that is due, but postponed, is looked at again.
+POSTPONED_CHECK_S = 0.25
+
+STREAM_HEADERS = {
+    "cache-control": "no-cache, no-transform",
+    # nginx would buffer a stream before passing it on.
+    "x-accel-buffering": "no",
+}
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """When headers, keepalives and the end of patience are due."""
+
+    hold_s: float
+    """How long headers wait for the first output."""
+    keepalive_s: float | None
+    """Keepalive interval; None for never."""
+    whole_s: float
+    """How long a client that stops reading is waited for."""
+
+
+class Answer:
+    """An ASGI response made of a run, which ends with it: a client that disconnects cancels its turns."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        streamed: bool,
+        timing: Timing,
+        headers: Mapping[str, str],
+        finish: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`finish` is run when the answer is whole, before its client hears of the end."""
+        self._run = run
+        self._streamed = streamed
+        self._timing = timing
+        self._headers = dict(headers)
+        self._told: dict[str, str] = {}
+        """What the headers of a stream say of how its turns are served."""
+        self._held = b""
+        """Frames that wait for the headers."""
+        self._finish = finish
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, unless the client disconnects first."""
+        context, outlet, client = context_of(scope), _Outlet(send), Client(receive)
+        try:
+            with Delayed(self._timing.whole_s, partial(_leave_if_stalled, client, outlet)):
+                await client.served(self._answer(outlet))
+        finally:
+            _record(context, self._run)
+
+    async def _answer(self, outlet: "_Outlet") -> None:
+        async with aclosing(self._run.frames()) as source:
+            await anext(source)
+            self._headers[QUEUED_HEADER] = str(round((self._run.queued_s or 0.0) * 1000))
+            undecided = partial(self._is_undecided, outlet)
+            with Delayed(self._first_keepalive_s(), partial(self._keep_alive, outlet), postponed=undecided):
+                await (self._stream(source, outlet) if self._streamed else self._whole(source, outlet))
+
+    def _first_keepalive_s(self) -> float | None:
+        """Return when the first keepalive is due: for a whole answer later, since it costs it its status."""
+        interval = self._timing.keepalive_s
+        return interval if interval is None or self._streamed else interval * INTERVALS_BEFORE_BLANKS
+
+    def _is_undecided(self, outlet: "_Outlet") -> bool:
+        """Tell whether the answer has no status yet, and should keep it for an error that may come.
+
+        That is while Codex retries the provider; and for a whole answer until the model has sent anything, since one
+        that never will cannot be told from one that is slow.
+        """
+        if outlet.started:
+            return False
+        return self._run.undecided or not (self._streamed or self._run.heard)
+
+    async def _keep_alive(self, outlet: "_Outlet") -> None:
+        interval = self._timing.keepalive_s or 0.0
+        if self._streamed:
+            await outlet.keep_alive(interval, self._run.encoder.keepalive)
+        await outlet.start({"content-type": "application/json", **self._headers})
+        await outlet.keep_alive(interval, lambda: BLANK)
+
+    async def _whole(self, source: AsyncGenerator[bytes, None], outlet: "_Outlet") -> None:
+        encoder = self._run.encoder
+        async for _ in source:
+            if encoder.failure is not None:
+                raise encoder.failure.error
+        if self._finish is not None:
+            await self._finish()
+        body = msgspec.json.encode(encoder.whole())
+        usage = "estimated" if encoder.usage.estimated else "exact"
+        head = {"content-type": "application/json", "content-length": str(len(body)), sse.USAGE_HEADER: usage}
+        await outlet.start({**head, **self._headers, **self._how_served()})
+        await outlet.end(body)
+
+    async def _stream(self, source: AsyncGenerator[bytes, None], outlet: "_Outlet") -> None:
+        """Hold the headers back until there is output, so that a failure before it is an HTTP status."""
+        run, undecided = self._run, partial(self._is_undecided, outlet)
+        with Delayed(self._timing.hold_s, partial(self._open, outlet), postponed=undecided) as early:
+            async for frames in source:
+                self._held += frames
+                if run.has_output:
+                    break
+            await early.settled()
+        if run.encoder.failure is not None and not outlet.started:
+            raise run.encoder.failure.error
+        notes = await self._start(outlet)
+        last = await self._say(outlet, notes + self._held)
+        self._held = b""
+        async for frames in source:
+            last = await self._say(outlet, frames)
+        if self._finish is not None:
+            await self._finish()
+        if run.encoder.usage.estimated:
+            last += sse.comment(f"{sse.USAGE_HEADER}: estimated")
+        await outlet.end(last + self._untold() + run.encoder.closing())
+
+    async def _open(self, outlet: "_Outlet") -> None:
+        """Send the headers before there is any output."""
+        await self._start(outlet)
+        frames, self._held = self._held or self._run.encoder.opening(), b""
+        await outlet.write(frames)
+
+    async def _start(self, outlet: "_Outlet") -> bytes:
+        """Send the headers; if they have gone, return what they could not tell yet."""
+        if outlet.started:
+            return self._untold()
+        self._told = self._how_served()
+        kind = {"content-type": self._run.encoder.content_type}
+        await outlet.start({**kind, **STREAM_HEADERS, **self._headers, **self._told})
+        return b""
+
+    def _how_served(self) -> dict[str, str]:
+        """Return how the turns are served, as far as it is known, in the words of the headers; of several, each."""
+        served = [self._run.served[index] for index in sorted(self._run.served)]
+        if not served:
+            return {}
+        fidelity = dict.fromkeys(each.fidelity for each in served)
+        return {THREAD_HEADER: ", ".join(each.thread for each in served), FIDELITY_HEADER: ", ".join(fidelity)}
+
+    def _untold(self) -> bytes:
+        """Return what the headers did not know of how the turns are served, as comments."""
+        known, how = self._told, self._how_served()
+        self._told = how
+        untold = [sse.comment(f"{name}: {value}") for name, value in how.items() if known.get(name) != value]
+        return b"".join(untold)
+
+    async def _say(self, outlet: "_Outlet", frames: bytes) -> bytes:
+        """Send frames; the last ones of an answer are returned instead, to leave with its end in one write."""
+        if self._run.running == 0 and self._finish is None:
+            return frames
+        await outlet.write(frames)
+        return b""
+
+
+class Followed:
+    """An ASGI response that follows frames which are made elsewhere, whether or not its client disconnects."""
+
+    def __init__(
+        self, frames: AsyncGenerator[bytes, None], *, headers: Mapping[str, str], keepalive_s: float | None
+    ) -> None:
+        self._frames = frames
+        self._headers = {"content-type": sse.CONTENT_TYPE, **STREAM_HEADERS, **headers}
+        self._keepalive_s = keepalive_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the frames until they end or the client disconnects."""
+        context_of(scope).stream = True
+        interval = None if wants_no_keepalive(scope) else self._keepalive_s
+        await Client(receive).served(self._send(_Outlet(send), interval))
+
+    async def _send(self, outlet: "_Outlet", interval: float | None) -> None:
+        await outlet.start(self._headers)
+        # A frame that comes in several pieces has no keepalive inside: the next piece is always there.
+        keep_alive = partial(outlet.keep_alive, interval or 0.0, lambda: sse.comment("keepalive"))
+        with Delayed(interval, keep_alive):
+            async with aclosing(self._frames) as frames:
+                async for piece in frames:
+                    await outlet.write(piece)
+        await outlet.end(b"")
+
+
+class _Outlet:
+    """The response on its way to the client: headers once, then whole frames."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        # Held, because to ask for it takes a system call.
+        self._loop = asyncio.get_running_loop()
+        self._said_at = 0.0
+        self.busy = False
+        """Whether the client is yet to take something."""
+        self.started = False
+
+    async def start(self, headers: Mapping[str, str]) -> None:
+        """Send the headers, unless they have gone."""
+        if self.started:
+            return
+        self.started = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": encoded(headers)})
+
+    async def write(self, data: bytes) -> None:
+        """Send some frames."""
+        if data:
+            self.busy = True
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            self._said_at = self._loop.time()
+            self.busy = False
+
+    async def end(self, data: bytes) -> None:
+        """Send the rest."""
+        self.busy = True
+        await self._send({"type": "http.response.body", "body": data})
+        self.busy = False
+
+    async def keep_alive(self, interval: float, frame: Callable[[], bytes]) -> None:
+        """Send a keepalive whenever the stream has been silent for an interval, so that no proxy hangs up."""
+        while True:
+            silent = 0.0 if self.busy else self._loop.time() - self._said_at
+            if self.started and silent >= interval:
+                await self.write(frame())
+                silent = 0.0
+            await asyncio.sleep(interval - min(silent, interval / 2))
+
+
+class Delayed:
+    """A block beside which some work begins after a delay, and is cancelled when the block is over.
+
+    Nearly every answer is whole before anything of this kind is due: a timer costs it 1 µs, a task that sleeps 5.
+    """
+
+    def __init__(
+        self,
+        delay_s: float | None,
+        work: Callable[[], Coroutine[None, None, None]],
+        *,
+        postponed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """No delay means that the work is never due; while `postponed` says so, it does not begin."""
+        self._delay_s = delay_s
+        self._work = work
+        self._postponed = postponed
+        self._timer: asyncio.TimerHandle | None = None
+        self._working: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Self:
+        """Set the timer."""
+        if self._delay_s is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._begin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Cancel the work, whether it has begun or not."""
+        self._stop_timer()
+        if self._working is not None:
+            self._working.cancel()
+
+    async def settled(self) -> None:
+        """Let the work begin no more; if it has begun, wait for its end."""
+        self._stop_timer()
+        if self._working is not None:
+            await self._working
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _begin(self) -> None:
+        if self._postponed():
+            self._timer = asyncio.get_running_loop().call_later(POSTPONED_CHECK_S, self._begin)
+            return
+        self._working = asyncio.ensure_future(self._work())
+
+
+async def _leave_if_stalled(client: Client, outlet: _Outlet) -> None:
+    """Disconnect a client that has stopped reading, once it has had all the time that a turn may take."""
+    while True:
+        if outlet.busy:
+            client.leave()
+            return
+        await asyncio.sleep(STALL_CHECK_S)
+
+
+def _record(context: RequestContext, run: Run) -> None:
+    """Note in the log line what an answer cost, and how it was served."""
+    usage, failure = run.encoder.usage, run.encoder.failure
+    context.input_tokens, context.cached_tokens = usage.input, usage.cached
+    context.output_tokens, context.reasoning_tokens = usage.output, usage.reasoning
+    if failure is not None:
+        context.error_code = failure.error.error_code
+    for served in run.served.values():
+        context.served_by = served.thread
