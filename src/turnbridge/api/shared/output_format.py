@@ -8,7 +8,7 @@ from msgspec import Struct
 from turnbridge.api.shared.parameters import unknown_value
 from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.strict_schema import strict_schema_error
-from turnbridge.api.shared.validation import check_string_length, invalid, missing
+from turnbridge.api.shared.validation import check_length, invalid, missing
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.json_schema import unreadable
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
@@ -67,7 +67,7 @@ def check_schema_name(name: str | None, *, param: str) -> str:
     if not name:
         expected = "Expected a string with minimum length 1, but got an empty string instead."
         raise invalid(param, f"empty string. {expected}", code="empty_string")
-    check_string_length(name, MAX_SCHEMA_NAME_CHARS, param=param)
+    check_length(name, MAX_SCHEMA_NAME_CHARS, param=param)
     if not re.fullmatch(NAME_PATTERN, name):
         expected = f"Expected a string that matches the pattern '{NAME_PATTERN}'."
         raise invalid(param, f"string does not match pattern. {expected}")

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from turnbridge.api.shared.body_budget import MAX_PARTS
-from turnbridge.api.shared.validation import check_string_length, invalid, invalid_type
+from turnbridge.api.shared.validation import check_length, invalid, invalid_type
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import (
     IMAGE_SIZE_LIMIT,
@@ -122,7 +122,8 @@ class PartsDecoder:
             self.ignored.append(f"{param}.detail")
             detail = None
         if source[:5].lower() != "data:":
-            return ImagePart(url=check_string_length(source, MAX_URL_CHARS, param=param), detail=detail, param=param)
+            check_length(source, MAX_URL_CHARS, param=param)
+            return ImagePart(url=source, detail=detail, param=param)
         url, pixels = check_image_data_url(source, param)
         self._pixels += pixels
         if self._pixels > MAX_TOTAL_PIXELS:
@@ -139,11 +140,10 @@ def _text(text: str | None, param: str) -> TextPart:
 
 
 def _file(source: FileSource, param: str) -> FilePart:
-    filename = source.filename
-    if filename is not None:
-        check_string_length(filename, MAX_NAME_CHARS, param=f"{param}.filename")
-    if source.file_url is not None:
-        url = check_string_length(source.file_url, MAX_URL_CHARS, param=param)
+    filename, url = source.filename, source.file_url
+    check_length(filename or "", MAX_NAME_CHARS, param=f"{param}.filename")
+    if url is not None:
+        check_length(url, MAX_URL_CHARS, param=param)
         return FilePart(filename=filename, mime_type=None, url=url, param=param)
     if source.file_data is None:
         raise InvalidRequest(

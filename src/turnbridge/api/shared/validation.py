@@ -69,21 +69,12 @@ def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type
     return unknown
 
 
-def check_length(values: Sequence[object], most: int, *, param: str) -> None:
-    """Refuse a list that is too long."""
-    if len(values) > most:
-        expected = f"Expected an array with maximum length {most}"
-        what = f"array too long. {expected}, but got an array with length {len(values)} instead."
-        raise invalid(param, what, code="array_above_max_length")
-
-
-def check_string_length(text: str, most: int, *, param: str) -> str:
-    """Return a string unless it is too long."""
-    if len(text) > most:
-        expected = f"Expected a string with maximum length {most}"
-        what = f"string too long. {expected}, but got a string with length {len(text)} instead."
-        raise invalid(param, what, code="string_above_max_length")
-    return text
+def check_length(value: Sequence[object], most: int, *, param: str) -> None:
+    """Refuse a list or a string that is too long."""
+    if len(value) > most:
+        kind, one = ("string", "a string") if isinstance(value, str) else ("array", "an array")
+        expected = f"Expected {one} with maximum length {most}, but got {one} with length {len(value)} instead."
+        raise invalid(param, f"{kind} too long. {expected}", code=f"{kind}_above_max_length")
 
 
 def missing(param: str) -> InvalidRequest:
