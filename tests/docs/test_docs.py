@@ -98,7 +98,7 @@ def test_every_parameter_is_documented_as_what_becomes_of_it(
     }
     known = {field.encode_name for field in msgspec.structs.fields(shape)}
     assert documented == {
-        name: "refused" if name in decode.UNSUPPORTED else "ignored" if name in decode.UNMET else "met"
+        name: "refused" if name in decode.UNSUPPORTED else "ignored" if name in decode.IGNORED else "met"
         for name in known
     }
 

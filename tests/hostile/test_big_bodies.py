@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.hostile.site import Site
-from turnbridge.api.shared.body_budget import MAX_VALUES, MOST_ITEMS, MOST_PARTS
-from turnbridge.api.shared.tools import MOST_TOOLS
+from turnbridge.api.shared.body_budget import MAX_ITEMS, MAX_PARTS, MAX_VALUES
+from turnbridge.api.shared.tools import MAX_TOOLS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -94,22 +94,22 @@ def largest() -> Iterator[tuple[str, str, bytes]]:
     """Yield bodies that reach a limit and do not exceed it: all of the work on them is done."""
     chat = b'{"model":"gpt-5.5","store":true,"messages":['
     listed = b'{"model":"gpt-5.5","input":['
-    yield "most messages", CHAT, numbered(chat, SAID, b"]}", MOST_ITEMS)
-    yield "most items", RESPONSES, numbered(listed, SAID, b"]}", MOST_ITEMS)
+    yield "most messages", CHAT, numbered(chat, SAID, b"]}", MAX_ITEMS)
+    yield "most items", RESPONSES, numbered(listed, SAID, b"]}", MAX_ITEMS)
     parts = b'{"role":"user","content":['
-    yield "most parts", RESPONSES, numbered(listed + parts, b'{"type":"input_text","text":"%d"}', b"]}]}", MOST_PARTS)
+    yield "most parts", RESPONSES, numbered(listed + parts, b'{"type":"input_text","text":"%d"}', b"]}]}", MAX_PARTS)
     call = b'{"type":"function_call","call_id":"c%d","name":"f","arguments":"{\\"n\\": %d}"},'
     output = b'{"type":"function_call_output","call_id":"c%d","output":"x"}'
-    yield "most calls", RESPONSES, numbered(listed, call + output, b"]}", MOST_ITEMS // 2)
+    yield "most calls", RESPONSES, numbered(listed, call + output, b"]}", MAX_ITEMS // 2)
     full = b'{"type":"function_call","call_id":"c%d","name":"f","arguments":"[' + b"[]," * 1000 + b'0]"},'
     yield "calls full of JSON", RESPONSES, numbered(listed, full + output, b"," + SAID + b"]}", 4900)
     one = b'{"type":"function_call","call_id":"c0","name":"f","arguments":"['
     end = b'0]"},' + output.replace(b"%d", b"0") + b"," + SAID + b"]}"
     yield "a call full of JSON", RESPONSES, filled(listed + one, b"[],", end)
     tool = b'{"type":"function","name":"f.%d"}'
-    yield "most tools", RESPONSES, numbered(asked(b'"tools":['), tool, b"]}", MOST_TOOLS)
+    yield "most tools", RESPONSES, numbered(asked(b'"tools":['), tool, b"]}", MAX_TOOLS)
     same = b'{"type":"function","name":"' + b"." * 200 + b'%d"}'
-    yield "tools of one name", RESPONSES, numbered(asked(b'"tools":['), same, b"]}", MOST_TOOLS)
+    yield "tools of one name", RESPONSES, numbered(asked(b'"tools":['), same, b"]}", MAX_TOOLS)
     raw = b'{"type":"web_search_call","id":"ws","status":"completed","action":{"type":"search","queries":['
     yield "most values", RESPONSES, numbered(listed + raw, b'"%d"', b"]}}," + SAID + b"]}", MAX_VALUES - 100)
 

@@ -10,7 +10,7 @@ import pytest
 from soak.patience import until
 from tests.hostile.site import HOSTILE_KEY, NEIGHBOUR_KEY, TIMEOUT_S, Site, running_site
 from tests.hostile.test_big_bodies import CHAT, RESPONSES, SAID, asked, filled, numbered
-from turnbridge.api.shared.body_budget import MAX_VALUES, MOST_ITEMS
+from turnbridge.api.shared.body_budget import MAX_ITEMS, MAX_VALUES
 from turnbridge.diagnostics import timeline
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -27,7 +27,7 @@ SECRET = "hunter2hunter2"
 BODIES = {
     "empty arrays": (RESPONSES, filled(asked(b'"u":['), b"[],", b"[]]}")),
     "most values": (RESPONSES, numbered(asked(b'"u":['), b'"%d"', b"]}", MAX_VALUES - 100)),
-    "most items": (RESPONSES, numbered(b'{"model":"gpt-5.5","input":[', SAID, b"]}", MOST_ITEMS)),
+    "most items": (RESPONSES, numbered(b'{"model":"gpt-5.5","input":[', SAID, b"]}", MAX_ITEMS)),
     "one text": (CHAT, filled(TEXT, b"x", THEN)),
     "beginnings of secrets": (CHAT, filled(TEXT, b'\\"token\\": \\"', REFUSED)),
     "secrets": (CHAT, filled(TEXT, b'\\"token\\": \\"hunter2hunter2\\", ', THEN)),

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbridge.api.shared.images import check_image_data_url
-from turnbridge.api.shared.parts import PartsDecoder
+from turnbridge.api.shared.parts import ContentPart, PartsDecoder, check_image_data_url
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import (
     IMAGE_SIZE_LIMIT,
-    UNTOLD,
+    UNKNOWN_PIXELS,
     image_pixels,
     image_type,
 )
@@ -131,9 +130,9 @@ def webp(form: bytes, sizes: bytes) -> bytes:
         (webp(b"VP8 ", bytes(3) + b"\x9d\x01\x2a" + b"\x2c\x01\xc8\x00"), 60_000),
         (PNG, 0),
         (b"\xff\xd8\xff", 0),
-        (b"\xff\xd8\xff" + bytes(20), UNTOLD),
-        (jpeg(9, 9, before=b"\xff\xfe\x00\x02" * 2000), UNTOLD),
-        (jpeg(9, 9, before=b"\xff" * 2000), UNTOLD),
+        (b"\xff\xd8\xff" + bytes(20), UNKNOWN_PIXELS),
+        (jpeg(9, 9, before=b"\xff\xfe\x00\x02" * 2000), UNKNOWN_PIXELS),
+        (jpeg(9, 9, before=b"\xff" * 2000), UNKNOWN_PIXELS),
     ],
 )
 def test_the_pixels_of_an_image_are_read_from_its_head(data: bytes, pixels: float) -> None:
@@ -151,7 +150,7 @@ def test_an_image_with_too_many_pixels_is_refused(data: bytes) -> None:
 def test_all_images_of_a_request_have_a_limit_of_pixels_together() -> None:
     decoder = PartsDecoder()
     url = f"data:image/png;base64,{encoded(png(5000, 10_000))}"
-    decoder.decode([{"type": "input_image", "image_url": url}] * 20, param="a")
+    decoder.decode([ContentPart(type="input_image", image_url=url)] * 20, param="a")
     with pytest.raises(InvalidRequest) as caught:
-        decoder.decode([{"type": "input_image", "image_url": url}], param="b")
+        decoder.decode([ContentPart(type="input_image", image_url=url)], param="b")
     assert (caught.value.error_code, caught.value.param) == ("image_too_large", "b[0]")

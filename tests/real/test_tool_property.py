@@ -16,7 +16,7 @@ from tests.support.tool_clients import (
     Call,
     converse_both_ways,
 )
-from turnbridge.api.shared.strict_schema import misconstruction
+from turnbridge.api.shared.strict_schema import schema_error
 from turnbridge.scripted_model.replies import (
     OutputItem,
     answer,
@@ -283,7 +283,7 @@ schemas = st.recursive(some_of(KEYWORDS) | st.booleans(), nested, max_leaves=6)
 
 def is_accepted(schema: Json) -> bool:
     """Tell whether this is a JSON Schema at all."""
-    return isinstance(schema, dict) and misconstruction(schema) is None
+    return isinstance(schema, dict) and schema_error(schema) is None
 
 
 parameters = st.builds(

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 from starlette.types import Message as AsgiMessage
 
+from tests.api.responses import decoded as decode
 from tests.api.responses.test_encode import MODEL
-from turnbridge.api.responses import decode
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.run import Run
 from turnbridge.engine.turns import TurnRun

@@ -5,11 +5,15 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnbridge.api.shared.model_list import model_list, model_object
 from turnbridge.engine.models import ModelCatalog
 from turnbridge.engine.ports import Backend, Model
+from turnbridge.turn.items import JsonObject
 from turnbridge.web.dialect import OPENAI
 from turnbridge.web.http import RouteOf, json_response
+
+OWNER = "codex"
+# Codex does not tell when a model was made, and the field must be a number.
+UNKNOWN_TIME = 0
 
 
 class Models:
@@ -47,9 +51,27 @@ class Models:
         catalog = await self.catalog()
         listed = [model_object(model) for model in catalog.listed()]
         aliases = [model_object(model, name=name) for name, model in catalog.aliases().items()]
-        return json_response(model_list([*listed, *aliases]))
+        return json_response({"object": "list", "data": [*listed, *aliases]})
 
     async def retrieve(self, request: Request) -> Response:
         """Answer with the model that a name stands for, under that name."""
         name = request.path_params["model"]
         return json_response(model_object((await self.catalog()).resolve(name).model, name=name))
+
+
+def model_object(model: Model, *, name: str | None = None) -> JsonObject:
+    """Return a model under the client's name for it, with what Codex knows beyond OpenAI's own fields."""
+    return {
+        "id": name or model.id,
+        "object": "model",
+        "created": UNKNOWN_TIME,
+        "owned_by": OWNER,
+        "display_name": model.display_name,
+        "description": model.description,
+        "context_window": model.context_window,
+        "max_context_window": model.max_context_window,
+        "reasoning_efforts": list(model.efforts),
+        "default_reasoning_effort": model.default_effort,
+        "input_modalities": list(model.modalities),
+        "service_tiers": list(model.service_tiers),
+    }

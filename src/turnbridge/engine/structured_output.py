@@ -1,16 +1,15 @@
-"""Whether a model's answer is the JSON that the client asked for, and if not, what is wrong with it.
+"""Checks whether an answer is the JSON that the client asked for, and finds what is wrong with it.
 
-The verdict is `jsonschema_rs`'s. The place is searched for here, because the library lists the errors of all
-alternatives of all unions, and for a recursive schema they double with each level: an answer of 18 levels
-would hold up the gateway for 15 seconds.
+`jsonschema_rs` decides whether an answer is valid. The place of an error is searched for here: the library lists the
+errors of all alternatives of all unions, and for a recursive schema they double with each level, so that an answer of
+18 levels would block the gateway for 15 seconds.
 
-Nothing is ever fetched, and nothing that an answer contains can raise.
+Nothing is ever fetched, and no answer makes these functions raise.
 """
 
 import itertools
 import json
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -19,26 +18,27 @@ from urllib.parse import quote, unquote
 import jsonschema_rs
 
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json, JsonObject, layers
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.json_schema import layers, resolve_reference, subschemas
 
-# More than any schema asks a model for, and far below where the library's native stack ends: a few thousand.
+# More than any schema asks for, and far below the limit of the library's native stack, a few thousand.
 MAX_DEPTH = 200
 
 # Python stops reading a number at 4300 digits, unless told otherwise.
 MAX_DIGITS = 4000
 
-# A model mends a few faults at a time; what remains shows in its next answer.
+# A model corrects a few errors at a time; the others are reported for its next answer.
 MAX_PROBLEMS = 3
 
 # The message of a keyword may quote the schema.
 MAX_PROBLEM_CHARS = 300
 
-# The search may give up and name no place: an answer can be large. It compiles every alternative that it
-# meets, so these are fewer.
+# Limits of the search, after which no place is named: an answer can be large. Every alternative is compiled, so these
+# are fewer.
 MAX_SEARCHED = 50_000
 MAX_ALTERNATIVES = 300
 
-# Keywords that look at one value, not at what is inside it.
+# Keywords that constrain one value, not what is inside it.
 _OWN_KEYWORDS = (
     *("type", "enum", "const", "pattern", "minLength", "maxLength", "multipleOf"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "uniqueItems"),
@@ -50,7 +50,7 @@ _ROOT = "https://schema.invalid/root"
 
 
 class _NotJsonError(Exception):
-    """The text is not JSON, or not JSON that every reader understands alike."""
+    """The text is not JSON, or not JSON that all parsers read alike."""
 
 
 class _Place(NamedTuple):
@@ -64,7 +64,7 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conformance:
-    """What an answer must be."""
+    """A compiled schema that answers are checked against."""
 
     schema: JsonObject
     validator: jsonschema_rs.Validator
@@ -72,14 +72,14 @@ class Conformance:
 
     @classmethod
     def for_schema(cls, schema: JsonObject) -> Self:
-        """Return the conformance to a JSON Schema; `InvalidRequest` if it is none."""
+        """Compile a JSON Schema; raises `InvalidRequest` if it is not valid."""
         draft = jsonschema_rs.validator_cls_for(schema)
         if draft is jsonschema_rs.Draft202012Validator:
-            # It is also the answer to a `$schema` that nobody knows, which must not be looked up.
+            # The library also chooses it for an unknown `$schema`, which must not be fetched.
             schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
         try:
-            # Formats stay unchecked: dialects differ in what a `time` is, the model's decoder has kept to one
-            # already, and a false alarm costs a turn.
+            # Formats are not checked: dialects differ in what a `time` is, the provider's decoder has enforced one
+            # already, and a false positive costs a turn.
             validator = draft(schema, offline=True, validate_formats=False)
             registry = jsonschema_rs.Registry([(_ROOT, schema)])
         except ValueError as error:
@@ -95,7 +95,7 @@ class Conformance:
             return False
 
     def problem(self, text: str) -> str | None:
-        """Return in a sentence what keeps `text` from being the JSON asked for; nothing if it is."""
+        """Return in a sentence why `text` is not the JSON asked for; None if it is."""
         try:
             value = _read(text)
         except _NotJsonError as error:
@@ -110,7 +110,7 @@ class Conformance:
 
 
 def repair_instruction(problem: str) -> str:
-    """Return the message that asks the model to mend its answer."""
+    """Return the message that asks the model to correct its answer."""
     return (
         f"Your last answer cannot be used. {problem} "
         "Answer again with the corrected JSON only: no explanation, no code fence."
@@ -118,17 +118,12 @@ def repair_instruction(problem: str) -> str:
 
 
 def _read(text: str) -> Json:
-    """Return the JSON value that the text is."""
     too_deep = f"it is nested more than {MAX_DEPTH} levels deep"
     try:
         value: Json = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_number,
-            parse_constant=_constant,
+            text, object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_constant
         )
-        # Half a surrogate pair, plain or escaped, is no text: neither library nor client could encode it.
+        # Half a surrogate pair, plain or escaped, is not Unicode: neither library nor client could encode it.
         json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         what = error.msg.removesuffix(" at")
@@ -137,7 +132,8 @@ def _read(text: str) -> Json:
         raise _NotJsonError("a string contains half of a surrogate pair") from error
     except RecursionError as error:
         raise _NotJsonError(too_deep) from error
-    if _is_deeper_than(MAX_DEPTH, value):
+    too_deep_values = next(itertools.islice(layers(value), MAX_DEPTH, None), [])
+    if any(isinstance(one, dict | list) for one in too_deep_values):
         raise _NotJsonError(too_deep)
     return value
 
@@ -168,13 +164,8 @@ def _constant(name: str) -> Json:
     raise _NotJsonError(f"{name} is not a JSON value")
 
 
-def _is_deeper_than(limit: int, value: Json) -> bool:
-    below = next(itertools.islice(layers(value), limit, None), [])
-    return any(isinstance(item, dict | list) for item in below)
-
-
 class _Search:
-    """Looks for the places where a value that does not match its schema goes wrong."""
+    """Finds the places where a value does not match its schema."""
 
     def __init__(self, asked: Conformance) -> None:
         self._schema = asked.schema
@@ -184,7 +175,7 @@ class _Search:
         self._whole: dict[str, jsonschema_rs.Validator] = {}
 
     def problems(self, value: Json) -> list[str]:
-        """Return the first problems in the order of the value, one more than are told if there are more."""
+        """Return the first problems in the order of the value, one more than are reported if there are more."""
         found: list[str] = []
         seen: set[tuple[str, str]] = set()
         todo = [_Place(self._schema, "", value, "")]
@@ -193,12 +184,12 @@ class _Search:
                 break
             place = todo.pop()
             if (place.schema_pointer, place.pointer) in seen:
-                continue  # the schema leads in circles
+                continue  # a cycle in the schema
             seen.add((place.schema_pointer, place.pointer))
             found += [_at(place, problem) for problem in self._own_problems(place)]
             further = [*_members(place), *_branches(place, "allOf"), *self._referred(place)]
             for keyword in ("anyOf", "oneOf"):
-                branches = list(_branches(place, keyword))
+                branches = _branches(place, keyword)
                 if branches and not any(map(self._matches, branches)):
                     likely = list(filter(self._is_likely, branches))
                     if len(likely) == 1:
@@ -209,7 +200,7 @@ class _Search:
         return found
 
     def _own_problems(self, place: _Place) -> Iterator[str]:
-        """Yield what is wrong with the value itself, whatever is inside it."""
+        """Yield what is wrong with the value itself, apart from what is inside it."""
         if place.schema is False:
             yield "no value is allowed"
         if isinstance(place.schema, dict):
@@ -227,26 +218,15 @@ class _Search:
         return self._whole[place.schema_pointer].is_valid(place.value)
 
     def _is_likely(self, place: _Place) -> bool:
-        """Tell whether this alternative was meant: the value's type and fixed properties fit."""
+        """Tell whether this alternative was meant: the value's type and fixed properties match."""
         schema = next((target.schema for target in self._referred(place)), place.schema)
-        return not isinstance(schema, dict) or self._draft(_marks(schema), offline=True).is_valid(place.value)
+        return not isinstance(schema, dict) or self._draft(_discriminators(schema), offline=True).is_valid(place.value)
 
     def _referred(self, place: _Place) -> Iterator[_Place]:
         """Yield the same value with the schema that `$ref` points to in this document."""
         reference = place.schema.get("$ref") if isinstance(place.schema, dict) else None
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            return
-        pointer = unquote(reference[1:])
-        target: Json = self._schema
-        for step in pointer.split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(target, dict) and key in target:
-                target = target[key]
-            elif isinstance(target, list) and re.fullmatch("[0-9]{1,6}", key) and int(key) < len(target):
-                target = target[int(key)]
-            else:
-                return
-        yield place._replace(schema=target, schema_pointer=pointer)
+        if isinstance(reference, str) and (schema := resolve_reference(self._schema, reference)) is not None:
+            yield place._replace(schema=schema, schema_pointer=unquote(reference[1:]))
 
 
 def _members(place: _Place) -> Iterator[_Place]:
@@ -268,23 +248,21 @@ def _members(place: _Place) -> Iterator[_Place]:
 
 
 def _member(place: _Place, schema: Json, steps: tuple[str, ...], value: Json, name: str) -> _Place:
-    below = "".join(f"/{_escape(step)}" for step in steps)
-    return _Place(schema, f"{place.schema_pointer}{below}", value, f"{place.pointer}/{_escape(name)}")
+    return _Place(schema, place.schema_pointer + _pointer(*steps), value, place.pointer + _pointer(name))
 
 
-def _escape(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")
+def _branches(place: _Place, keyword: str) -> list[_Place]:
+    """Return the same value with each schema that `allOf`, `anyOf` or `oneOf` lists."""
+    inside = subschemas(place.schema, (keyword,)) if isinstance(place.schema, dict) else ()
+    return [place._replace(schema=schema, schema_pointer=place.schema_pointer + _pointer(*to)) for to, schema in inside]
 
 
-def _branches(place: _Place, keyword: str) -> Iterator[_Place]:
-    """Yield the same value with each schema that `allOf`, `anyOf` or `oneOf` lists."""
-    listed = place.schema.get(keyword) if isinstance(place.schema, dict) else None
-    for index, schema in enumerate(listed if isinstance(listed, list) else ()):
-        yield place._replace(schema=schema, schema_pointer=f"{place.schema_pointer}/{keyword}/{index}")
+def _pointer(*steps: str) -> str:
+    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
 def _own_part(schema: JsonObject) -> JsonObject:
-    """Return the part of the schema that looks at one value only."""
+    """Return the part of the schema that constrains one value only."""
     part: JsonObject = {keyword: schema[keyword] for keyword in _OWN_KEYWORDS if keyword in schema}
     if schema.get("additionalProperties") is False:
         part["additionalProperties"] = False
@@ -294,17 +272,15 @@ def _own_part(schema: JsonObject) -> JsonObject:
     return part
 
 
-def _marks(schema: JsonObject) -> JsonObject:
-    """Return the part of the schema by which one alternative is told from another."""
-    properties = schema.get("properties")
-    named = properties.items() if isinstance(properties, dict) else ()
+def _discriminators(schema: JsonObject) -> JsonObject:
+    """Return the part of the schema that tells one alternative from another."""
     fixed: JsonObject = {
         name: {keyword: member[keyword] for keyword in ("enum", "const") if keyword in member}
-        for name, member in named
+        for (_, name), member in subschemas(schema, ("properties",))
         if isinstance(member, dict)
     }
-    marks: JsonObject = {"properties": fixed}
-    return marks | {keyword: schema[keyword] for keyword in ("type", "enum", "const") if keyword in schema}
+    own: JsonObject = {keyword: schema[keyword] for keyword in ("type", "enum", "const") if keyword in schema}
+    return {"properties": fixed, **own}
 
 
 def _at(place: _Place, problem: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnbridge.api.shared.strict_schema import misconstruction
+from turnbridge.api.shared.strict_schema import schema_error
 from turnbridge.engine.ports import Flaw, JobFailed, NoHelper
 from turnbridge.engine.structured_output import Conformance
 from turnbridge.offload.helpers import HelperPool, JobLimits
@@ -115,7 +115,7 @@ def answer_job(given: bytes) -> bytes:
     schemas = [bytes(schema) for schema in job.schemas]
     if job.text is not None:
         return msgspec.json.encode([_compiled(schemas[0]).problem(job.text)])
-    return msgspec.json.encode([misconstruction(msgspec.json.decode(schema)) for schema in schemas])
+    return msgspec.json.encode([schema_error(msgspec.json.decode(schema)) for schema in schemas])
 
 
 @functools.lru_cache(MOST_COMPILED)

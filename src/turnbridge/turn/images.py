@@ -1,18 +1,18 @@
-"""Which images the model takes, told by their first bytes; where the bytes come from is not known here."""
+"""The type and the number of pixels of an image, read from its first bytes."""
 
 IMAGE_SIZE_LIMIT = 20 * 1024 * 1024
-"""Bytes of one image. Larger ones gain nothing, since the provider scales them down, and cost memory here."""
+"""Bytes of one image. Larger ones gain nothing, since the provider scales them down, and take memory here."""
 
-MOST_PIXELS = 50_000_000
-"""Pixels of one image: as many as the cameras of most phones have. The provider scales it down to 2048 by 2048 at most.
+MAX_PIXELS = 50_000_000
+"""Pixels of one image: as many as most phone cameras have. The provider scales it down to 2048 by 2048 at most.
 
-Codex unpacks an image: a PNG of 5 MB with 400 million pixels took 1.9 GB and 6 seconds of the process that serves all.
+Codex decodes images: a PNG of 5 MB with 400 million pixels took 1.9 GB and 6 seconds of the process that serves all.
 """
 
-MOST_PIXELS_IN_ALL = 1_000_000_000
-"""Pixels of all images inside a request: a hundred screenshots in 4K. Codex takes 10 seconds for them."""
+MAX_TOTAL_PIXELS = 1_000_000_000
+"""Pixels of all inline images of a request: a hundred 4K screenshots. Codex takes 10 seconds for them."""
 
-UNTOLD = float("inf")
+UNKNOWN_PIXELS = float("inf")
 
 SUPPORTED_IMAGES = "PNG, JPEG, GIF or WebP"
 
@@ -23,9 +23,9 @@ _SIGNATURES = {
     b"GIF89a": "image/gif",
 }
 
-# Before the sizes of a JPEG come a few segments, and of Exif data some dozens.
+# Before the size of a JPEG come a few segments, with Exif data some dozens.
 _MOST_SEGMENTS = 1000
-# The segments of a JPEG that tell its sizes.
+# The segments of a JPEG that hold its size.
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _JPEG_FRAME_BYTES = 9
 
@@ -35,14 +35,14 @@ def image_type(data: bytes) -> str | None:
     for signature, mime_type in _SIGNATURES.items():
         if data.startswith(signature):
             return mime_type
-    # Between the two marks of WebP stands the length of the file.
+    # The file's length is between the two signatures of WebP.
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return None
 
 
 def image_pixels(data: bytes) -> float:
-    """Return how many pixels an image says it has: none if it ends too soon, `UNTOLD` if it hides them."""
+    """Return the number of pixels by the header: 0 if it is truncated, `UNKNOWN_PIXELS` if it is not found."""
     kind = image_type(data)
     if kind == "image/png":
         return _big(data[16:20]) * _big(data[20:24])
@@ -55,10 +55,10 @@ def image_pixels(data: bytes) -> float:
 
 def excess_of_pixels(pixels: float) -> str | None:
     """Return why an image has too many pixels, if so."""
-    if pixels <= MOST_PIXELS:
+    if pixels <= MAX_PIXELS:
         return None
-    most = f"{MOST_PIXELS // 1_000_000} million pixels"
-    found = "does not tell its size" if pixels == UNTOLD else f"has {pixels / 1_000_000:.0f} million"
+    most = f"{MAX_PIXELS // 1_000_000} million pixels"
+    found = "does not tell its size" if pixels == UNKNOWN_PIXELS else f"has {pixels / 1_000_000:.0f} million"
     return f"An image may have at most {most}; this one {found}. Send a smaller one."
 
 
@@ -78,15 +78,15 @@ def _jpeg_pixels(data: bytes) -> float:
         if len(data) < place + _JPEG_FRAME_BYTES:
             return 0
         if data[place] != 0xFF:
-            return UNTOLD
+            return UNKNOWN_PIXELS
         marker = data[place + 1]
         if marker in _FRAMES:
             return _big(data[place + 5 : place + 7]) * _big(data[place + 7 : place + 9])
         if marker == 0xFF:
-            place += 1  # A byte that only fills.
+            place += 1  # Padding.
         else:
             place += 2 + _big(data[place + 2 : place + 4])
-    return UNTOLD
+    return UNKNOWN_PIXELS
 
 
 def _big(data: bytes) -> int:

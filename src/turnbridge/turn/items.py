@@ -4,7 +4,6 @@ The APIs decode into these, and Codex's raw items are encoded from them: nothing
 equal if the model sees no difference: ids and places in the request do not count.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -112,12 +111,3 @@ def is_models(item: Item) -> bool:
     if isinstance(item, RawItem):
         return item.item.get("type") in MODELS_OWN
     return isinstance(item, Reasoning | FunctionCall)
-
-
-def layers(value: Json) -> Iterator[list[Json]]:
-    """Yield the value by itself, then all that is right inside it, then all that is inside that, to the innermost."""
-    layer = [value]
-    while layer:
-        yield layer
-        containers = [one for one in layer if isinstance(one, dict | list)]
-        layer = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]

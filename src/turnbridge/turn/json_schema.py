@@ -1,19 +1,64 @@
-"""JSON and JSON Schemas as values: what Codex can read, references into a schema, and which schemas are simple.
+"""JSON and JSON Schemas as values: what Codex can read, the schemas inside a schema, `$ref`, and simple schemas.
 
-To compile a simple schema takes time in proportion to its size. References can multiply work, patterns can backtrack,
-and some keywords look at a value again and again: a schema with any of them is compiled and used in a helper process
-that can be killed (docs/decisions/0017-work-with-a-deadline.md).
+Compiling a simple schema takes time in proportion to its size. References can multiply work, patterns can backtrack,
+and some keywords visit a value repeatedly: a schema with any of them is compiled and used in a helper process that can
+be killed (docs/decisions/0017-work-with-a-deadline.md).
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
-from turnbridge.turn.items import Json, JsonObject, layers
+from turnbridge.turn.items import Json, JsonObject
 
 # Codex reads no JSON that is nested more than 128 levels deep, and the client's is not at the top of what it is sent.
 MOST_LEVELS = 100
 # Integers that Codex can read.
 INTEGERS = range(-(2**63), 2**64)
+
+# At most 3 µs each to compile: 6 ms.
+MAX_SIMPLE_VALUES = 2000
+# The library's own limit is above 100; people seldom write schemas deeper than this.
+MAX_SIMPLE_LEVELS = 32
+
+# The keywords that hold schemas: one, several by name, or several in a list.
+_HOLDERS: dict[str, type] = {
+    **dict.fromkeys(("items", "additionalProperties"), object),
+    **dict.fromkeys(("properties", "$defs", "definitions"), dict),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf"), list),
+}
+# The keywords of a simple schema: beside those that hold schemas, those that constrain one value or only describe it.
+_KNOWN = frozenset(
+    {"$schema", *(_HOLDERS.keys() - {"$defs", "definitions"})}
+    | {"type", "enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+    | {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
+    | {"title", "description", "default", "examples", "format", "deprecated", "readOnly", "writeOnly", "$comment"}
+)
+# The dialects that schema generators name at the top.
+_DIALECTS = (
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+)
+
+
+def layers(value: Json) -> Iterator[list[Json]]:
+    """Yield the values of a JSON value by depth: itself, then its members, then theirs."""
+    layer = [value]
+    while layer:
+        yield layer
+        containers = [one for one in layer if isinstance(one, dict | list)]
+        layer = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+
+
+def levels(value: Json) -> int:
+    """Return the depth of a value; a scalar or an empty container has one level."""
+    return sum(1 for _ in layers(value))
+
+
+def has_readable_integers(value: Json) -> bool:
+    """Tell whether Codex can read every integer in a value."""
+    return all(number in INTEGERS for layer in layers(value) for number in layer if isinstance(number, int))
 
 
 def unreadable(value: Json) -> str | None:
@@ -25,18 +70,20 @@ def unreadable(value: Json) -> str | None:
     return None
 
 
-def levels(value: Json) -> int:
-    """Return how deep a value is nested; a value with nothing inside has one level."""
-    return sum(1 for _ in layers(value))
+def subschemas(schema: JsonObject, keywords: Iterable[str]) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Yield the schemas directly inside one, each with the steps that lead to it, in the order of `keywords`."""
+    for keyword in keywords:
+        held, holder = schema.get(keyword), _HOLDERS[keyword]
+        if holder is object and keyword in schema:
+            yield (keyword,), held
+        elif holder is dict and isinstance(held, dict):
+            yield from (((keyword, name), inner) for name, inner in held.items())
+        elif holder is list and isinstance(held, list):
+            yield from (((keyword, str(index)), inner) for index, inner in enumerate(held))
 
 
-def has_readable_integers(value: Json) -> bool:
-    """Tell whether Codex can read every integer in a value."""
-    return all(number in INTEGERS for layer in layers(value) for number in layer if isinstance(number, int))
-
-
-def target(root: JsonObject, reference: str) -> Json:
-    """Return what a reference into the schema itself points to; nothing for any other."""
+def resolve_reference(root: JsonObject, reference: str) -> Json:
+    """Return what a `$ref` into the schema itself points to; None for any other."""
     start, *steps = unquote(reference).split("/")
     found: Json = root if start == "#" else None
     for step in steps:
@@ -50,62 +97,21 @@ def target(root: JsonObject, reference: str) -> Json:
     return found
 
 
-# At most 3 µs each to compile: 6 ms.
-MOST_SIMPLE_VALUES = 2000
-
-# The library's own limit lies beyond 100, and what nests deeper than this is seldom written by people.
-MOST_SIMPLE_LEVELS = 32
-
-# What says something about one value, and has no schema inside.
-_PLAIN = frozenset(
-    {"type", "enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
-    | {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
-    | {"title", "description", "default", "examples", "format", "deprecated", "readOnly", "writeOnly", "$comment"}
-)
-_NAMED = "properties"
-_LISTED = ("anyOf", "oneOf", "allOf")
-_SINGLE = ("items", "additionalProperties")
-_DIALECT = "$schema"
-# What generators of schemas write at the top.
-_DIALECTS = (
-    "http://json-schema.org/draft-07/schema#",
-    "https://json-schema.org/draft/2019-09/schema",
-    "https://json-schema.org/draft/2020-12/schema",
-)
-_KNOWN = _PLAIN | {_NAMED, _DIALECT, *_LISTED, *_SINGLE}
-
-
 def simple_size(schema: Json) -> int | None:
-    """Return how many JSON values a simple schema has; nothing if it is not simple."""
+    """Return the number of JSON values in a simple schema; None if it is not simple."""
     values = 0
     for level, layer in enumerate(layers(schema)):
         values += len(layer)
-        if values > MOST_SIMPLE_VALUES or level > MOST_SIMPLE_LEVELS:
+        if values > MAX_SIMPLE_VALUES or level > MAX_SIMPLE_LEVELS:
             return None
     waiting: list[Json] = [schema]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, bool):
-            continue
-        if not isinstance(one, dict) or not _KNOWN.issuperset(one):
+        if isinstance(one, dict) and _KNOWN.issuperset(one) and one.get("$schema", _DIALECTS[0]) in _DIALECTS:
+            holders = [keyword for keyword in one if keyword in _HOLDERS]
+            if not all(isinstance(one[keyword], _HOLDERS[keyword]) for keyword in holders):
+                return None
+            waiting += [inner for _, inner in subschemas(one, holders)]
+        elif not isinstance(one, bool):
             return None
-        inside = _inside(one)
-        if inside is None:
-            return None
-        waiting += inside
     return values
-
-
-def _inside(schema: JsonObject) -> list[Json] | None:
-    """Return the schemas right inside of one; nothing if something else stands in the place of one."""
-    inside: list[Json] = [schema[key] for key in _SINGLE if key in schema]
-    named = schema.get(_NAMED, {})
-    if not isinstance(named, dict) or schema.get(_DIALECT, _DIALECTS[0]) not in _DIALECTS:
-        return None
-    inside += named.values()
-    for key in _LISTED:
-        listed = schema.get(key, [])
-        if not isinstance(listed, list):
-            return None
-        inside += listed
-    return inside

@@ -14,6 +14,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from tests.api.responses.decoded import decode
 from tests.support.frames import parsed
 from tests.web.asgi_driver import Exchange
 from turnbridge.api.responses import background
@@ -24,7 +25,6 @@ from turnbridge.api.responses.background import (
     last_frames,
     lost,
 )
-from turnbridge.api.responses.decode import decode
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.state import Past, State
 from turnbridge.api.shared.sse import named_frames

@@ -6,9 +6,9 @@ import pytest
 from openai.types.responses.response_input_param import ResponseInputItemParam
 from pydantic import TypeAdapter
 
+from tests.api.responses.decoded import decode
 from tests.api.shared.exact import exact
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.api.responses.decode import decode
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     FilePart,

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
+from tests.api.responses.decoded import decode
 from tests.api.responses.rebuilt import TERMINALS, Reader
 from tests.api.shared.event_streams import event_streams
 from tests.api.shared.official import EVENTS, unknown_fields
 from tests.support.frames import parsed
-from turnbridge.api.responses.decode import decode
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.ports import Model
 from turnbridge.turn import errors

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
+from tests.api.responses.decoded import decode
 from tests.api.responses.test_encode import (
     BEYOND_THE_SDK,
     CREATED,
@@ -17,7 +18,7 @@ from tests.api.responses.test_encode import (
 from tests.api.shared.event_streams import event_streams
 from tests.api.shared.official import unknown_fields
 from tests.support.frames import parsed
-from turnbridge.api.responses.decode import decode, decode_items
+from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.turn import errors
 from turnbridge.turn import events as ev

@@ -3,17 +3,16 @@
 import pytest
 
 from tests.api.shared.told import Told, told
-from turnbridge.api.responses.schema import StateWishes
+from turnbridge.api.responses.decode import parse
 from turnbridge.api.responses.stored_items import (
     conversation_id,
     deleted,
     id_prefix,
     ids_to_look_up,
     input_items,
-    resolved,
-    shown_item,
-    wishes,
-    with_encrypted,
+    listed_item,
+    resolve_references,
+    with_encrypted_content,
 )
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
 from turnbridge.turn.items import Json, JsonObject
@@ -27,9 +26,11 @@ SAID: JsonObject = {"type": "message", "id": "msg_1", "role": "assistant", "cont
 
 
 def test_a_body_says_what_to_continue_and_what_to_keep() -> None:
-    assert wishes({"model": "m", "input": "hi"}) == StateWishes(input="hi")
     body: JsonObject = {"input": [USER], "previous_response_id": "resp_1", "background": True, "store": True}
-    assert wishes(body) == StateWishes(input=[USER], previous_response_id="resp_1", background=True, store=True)
+    asked, _ = parse(body)
+    assert (asked.input, asked.previous_response_id) == ([USER], "resp_1")
+    assert asked.background
+    assert asked.store
 
 
 @pytest.mark.parametrize(
@@ -49,21 +50,20 @@ def test_a_body_says_what_to_continue_and_what_to_keep() -> None:
 )
 def test_what_does_not_go_together_is_refused(body: JsonObject, code: str, param: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        wishes(body)
+        parse(body)
     assert (caught.value.error_code, caught.value.param) == (code, param)
 
 
 @pytest.mark.parametrize(
     ("wanted", "name"), [(None, None), ("", None), ("conv_1", "conv_1"), ({"id": "conv_1"}, "conv_1")], ids=str
 )
-def test_a_conversation_is_named_by_its_id_or_an_object(wanted: str | JsonObject | None, name: str | None) -> None:
-    assert conversation_id(wanted) == name
+def test_a_conversation_is_named_by_its_id_or_an_object(wanted: Json, name: str | None) -> None:
+    assert conversation_id(parse({"conversation": wanted})[0].conversation) == name
 
 
-@pytest.mark.parametrize("wanted", [{}, {"id": 1}], ids=str)
-def test_an_object_without_an_id_names_no_conversation(wanted: JsonObject) -> None:
+def test_an_object_without_an_id_names_no_conversation() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        conversation_id(wanted)
+        parse({"conversation": {}})
     message = "Missing required parameter: 'conversation.id'."
     assert told(caught.value) == Told(InvalidRequest, message, "missing_required_parameter", "conversation.id")
 
@@ -102,15 +102,15 @@ def test_references_and_thoughts_without_their_content_are_looked_up() -> None:
 
 @pytest.mark.parametrize("reference", [REFERENCE, BARE_REFERENCE, {"type": None, "id": "msg_1"}], ids=str)
 def test_a_reference_becomes_what_it_refers_to(reference: JsonObject) -> None:
-    assert resolved([USER, reference], {"msg_1": SAID}) == [USER, SAID]
+    assert resolve_references([USER, reference], {"msg_1": SAID}) == [USER, SAID]
 
 
 def test_a_thought_gets_its_content_back_and_stays_as_it_is_where_there_is_none() -> None:
     edited: JsonObject = {**THOUGHT, "summary": [{"type": "summary_text", "text": "mine"}]}
-    assert resolved([edited], {"rs_1": SEALED}) == [{**edited, "encrypted_content": "sealed"}]
-    assert resolved([THOUGHT], {}) == [THOUGHT]
-    assert resolved([THOUGHT], {"rs_1": THOUGHT}) == [THOUGHT]
-    assert resolved([{**THOUGHT, "encrypted_content": "own"}], {"rs_1": SEALED}) == [
+    assert resolve_references([edited], {"rs_1": SEALED}) == [{**edited, "encrypted_content": "sealed"}]
+    assert resolve_references([THOUGHT], {}) == [THOUGHT]
+    assert resolve_references([THOUGHT], {"rs_1": THOUGHT}) == [THOUGHT]
+    assert resolve_references([{**THOUGHT, "encrypted_content": "own"}], {"rs_1": SEALED}) == [
         {**THOUGHT, "encrypted_content": "own"}
     ]
 
@@ -118,7 +118,7 @@ def test_a_thought_gets_its_content_back_and_stays_as_it_is_where_there_is_none(
 @pytest.mark.parametrize(("param", "place"), [("input", "input[1]"), ("items", "items[1]")])
 def test_a_reference_to_nothing_is_named_with_its_place(param: str, place: str) -> None:
     with pytest.raises(GatewayError) as caught:
-        resolved([USER, REFERENCE], {}, param=param)
+        resolve_references([USER, REFERENCE], {}, param=param)
     message = (
         "Item with id 'msg_1' not found. Items are not kept when `store` is false: "
         "send the item itself, or leave it out."
@@ -148,16 +148,16 @@ ANSWER: Json = [{"type": "output_text", "text": "hello", "annotations": [], "log
     ids=["text", "parts", "answer", "thought", "call"],
 )
 def test_a_listed_item_has_an_id_a_type_and_parts(item: JsonObject, shown: JsonObject) -> None:
-    assert shown_item("it_1", item, encrypted=False) == {"id": "it_1", **shown}
+    assert listed_item("it_1", item, encrypted=False) == {"id": "it_1", **shown}
 
 
 def test_a_thought_is_listed_with_its_content_for_those_who_ask() -> None:
-    assert shown_item("rs_1", SEALED, encrypted=True) == SEALED
+    assert listed_item("rs_1", SEALED, encrypted=True) == SEALED
 
 
 def test_a_response_gets_the_contents_of_its_thoughts() -> None:
     response: JsonObject = {"id": "resp_1", "output": [THOUGHT, SAID, {**THOUGHT, "id": "rs_2"}]}
-    assert with_encrypted(response, {"rs_1": SEALED, "msg_1": SAID}) == {
+    assert with_encrypted_content(response, {"rs_1": SEALED, "msg_1": SAID}) == {
         "id": "resp_1",
         "output": [SEALED, SAID, {**THOUGHT, "id": "rs_2"}],
     }

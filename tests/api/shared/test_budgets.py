@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.api.responses import decoded as responses
 from turnbridge.api.chat import decode as chat
-from turnbridge.api.responses import decode as responses
-from turnbridge.api.responses.stored_items import wishes
-from turnbridge.api.shared.errors import LONGEST_MESSAGE, LONGEST_PARAM, error_object
+from turnbridge.api.responses.decode import parse
+from turnbridge.api.shared.errors import MAX_MESSAGE_CHARS, MAX_PARAM_CHARS, error_object
 from turnbridge.api.shared.parameters import STOP_CHARACTERS
 from turnbridge.codex.protocol.tools import LONGEST_NAME, ToolNames
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
@@ -65,7 +65,7 @@ def file(name: str, url: str = "https://example.com") -> JsonObject:
             "array_above_max_length",
             "input",
         ),
-        (wishes, asked(input=messages(10_000)), asked(input=messages(10_001)), "array_above_max_length", "input"),
+        (parse, asked(input=messages(10_000)), asked(input=messages(10_001)), "array_above_max_length", "input"),
         (
             chat.decode,
             said(content=["x"] * 20_000),
@@ -139,8 +139,8 @@ def test_what_a_conversation_held_before_counts_too() -> None:
 
 def test_an_error_repeats_only_the_beginning_of_what_was_sent() -> None:
     told = error_object(ModelNotFound("m" * 1_000_000, param="p" * 1_000_000))
-    assert told["message"] == "m" * LONGEST_MESSAGE + "..."
-    assert told["param"] == "p" * LONGEST_PARAM + "..."
+    assert told["message"] == "m" * MAX_MESSAGE_CHARS + "..."
+    assert told["param"] == "p" * MAX_PARAM_CHARS + "..."
 
 
 def test_many_names_that_codex_would_take_for_one_are_told_apart() -> None:

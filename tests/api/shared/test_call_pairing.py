@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnbridge.api.shared.call_pairing import IN_INPUT, IN_MESSAGES, check_pairs
+from turnbridge.api.shared.history_checks import IN_INPUT, IN_MESSAGES, check_pairs
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     FunctionCall,

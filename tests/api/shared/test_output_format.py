@@ -2,8 +2,10 @@
 
 import pytest
 
-from turnbridge.api.shared.output_format import check_mentions_json, decode_format, encode_format
-from turnbridge.api.shared.schema_budget import Schemas
+from turnbridge.api.shared.history_checks import check_mentions_json
+from turnbridge.api.shared.output_format import FormatObject, decode_format, encode_format
+from turnbridge.api.shared.schema_budget import SchemaChecker
+from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     FunctionCallOutput,
@@ -41,7 +43,7 @@ LARGE: JsonObject = {**STRICT, "properties": {"a": {"type": "integer", "maximum"
 
 
 def decoded(wanted: JsonObject) -> OutputFormat:
-    return decode_format(wanted, Schemas(), param="text.format", schema_param="text.format.schema")
+    return decode_format(convert(wanted, FormatObject, param="text.format"), SchemaChecker(), param="text.format")
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from tests.api.shared.told import Told, told
 from turnbridge.api.shared.pagination import (
-    HIGHEST_LIMIT,
-    PageQuery,
+    MAX_LIMIT,
     page,
     page_of,
     page_query,
     query_number,
 )
+from turnbridge.engine.records import ItemQuery
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject
 
@@ -26,20 +26,20 @@ def names(listed: JsonObject) -> str:
 
 
 def test_without_a_wish_a_page_has_the_twenty_newest() -> None:
-    assert page_query({}) == PageQuery(limit=20, newest_first=True, after=None)
-    assert page_query({"after": ""}, usual_order="asc") == PageQuery(limit=20, newest_first=False, after=None)
+    assert page_query({}) == ItemQuery(limit=20, newest_first=True, after=None)
+    assert page_query({"after": ""}, default_order="asc") == ItemQuery(limit=20, newest_first=False, after=None)
 
 
 def test_every_wish_is_heard() -> None:
     asked = {"limit": "3", "order": "asc", "after": "b"}
-    assert page_query(asked) == PageQuery(limit=3, newest_first=False, after="b")
+    assert page_query(asked) == ItemQuery(limit=3, newest_first=False, after="b")
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1.5", "many", "", "٣", "9" * 5000])
 def test_a_limit_is_a_number_from_1_to_100(limit: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         page_query({"limit": limit})
-    message = f"Invalid 'limit': expected a number from 1 to {HIGHEST_LIMIT}, but got '{limit}'."
+    message = f"Invalid 'limit': expected a number from 1 to {MAX_LIMIT}, but got '{limit}'."
     assert told(caught.value) == Told(InvalidRequest, message, "invalid_value", "limit")
 
 
@@ -57,15 +57,15 @@ def test_a_number_of_a_query_is_one_that_could_be_meant(given: str, number: int 
 @pytest.mark.parametrize(
     ("query", "shown", "more"),
     [
-        (PageQuery(limit=20, newest_first=True, after=None), "edcba", False),
-        (PageQuery(limit=2, newest_first=True, after=None), "ed", True),
-        (PageQuery(limit=2, newest_first=False, after="b"), "cd", True),
-        (PageQuery(limit=2, newest_first=False, after="c"), "de", False),
-        (PageQuery(limit=2, newest_first=True, after="a"), "", False),
+        (ItemQuery(limit=20, newest_first=True, after=None), "edcba", False),
+        (ItemQuery(limit=2, newest_first=True, after=None), "ed", True),
+        (ItemQuery(limit=2, newest_first=False, after="b"), "cd", True),
+        (ItemQuery(limit=2, newest_first=False, after="c"), "de", False),
+        (ItemQuery(limit=2, newest_first=True, after="a"), "", False),
     ],
     ids=str,
 )
-def test_a_page_has_what_comes_after_and_says_whether_there_is_more(query: PageQuery, shown: str, more: bool) -> None:
+def test_a_page_has_what_comes_after_and_says_whether_there_is_more(query: ItemQuery, shown: str, more: bool) -> None:
     assert page_of(NAMED, query) == {
         "object": "list",
         "data": [{"id": name} for name in shown],
@@ -77,7 +77,7 @@ def test_a_page_has_what_comes_after_and_says_whether_there_is_more(query: PageQ
 
 def test_to_go_on_after_something_that_is_not_there_is_refused() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        page_of(NAMED, PageQuery(limit=2, newest_first=False, after="z"))
+        page_of(NAMED, ItemQuery(limit=2, newest_first=False, after="z"))
     assert told(caught.value) == Told(
         InvalidRequest, "Invalid 'after': there is no 'z' in this list.", "invalid_value", "after"
     )
@@ -93,7 +93,7 @@ def test_page_by_page_everything_is_seen_once_and_in_order(length: int, limit: i
     everything: list[JsonObject] = [{"id": f"{number}."} for number in range(length)]
     seen, after, more = "", None, True
     while more:
-        listed = page_of(everything, PageQuery(limit=limit, newest_first=newest_first, after=after))
+        listed = page_of(everything, ItemQuery(limit=limit, newest_first=newest_first, after=after))
         seen += names(listed)
         more, after = listed["has_more"] is True, str(listed["last_id"])
     numbers = [str(each["id"]) for each in everything]

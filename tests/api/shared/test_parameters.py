@@ -3,18 +3,25 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec import Struct, defstruct
 
 from tests.api.shared.told import Told, told
 from turnbridge.api.shared import parameters
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import Json
+
+
+def request(**given: Json) -> Struct:
+    return defstruct("Request", list(given))(**given)
 
 
 @pytest.mark.parametrize(
     ("refused", "expected"),
     [
         (
-            lambda: parameters.refuse({"logprobs": True}, {"audio": "No.", "logprobs": "Codex gives none."}),
+            lambda: parameters.refuse(
+                request(audio=None, logprobs=True), {"audio": "No.", "logprobs": "Codex gives none."}
+            ),
             Told(
                 InvalidRequest,
                 "Unsupported parameter: 'logprobs'. Codex gives none.",
@@ -26,7 +33,7 @@ from turnbridge.turn.items import Json, JsonObject
             lambda: parameters.one_of("loud", ("low", "high"), param="verbosity"),
             Told(
                 InvalidRequest,
-                "Invalid value: 'loud'. Supported values are: 'low', 'high'.",
+                "Invalid value: 'loud'. Supported values are: 'low' and 'high'.",
                 "invalid_value",
                 "verbosity",
             ),
@@ -41,7 +48,7 @@ from turnbridge.turn.items import Json, JsonObject
             ),
         ),
         (
-            lambda: parameters.unmet({"temperature": -1}, {"temperature": 1}),
+            lambda: parameters.ignored(request(temperature=-1), {"temperature": 1}),
             Told(
                 InvalidRequest,
                 "Invalid 'temperature': decimal below minimum value. Expected a value >= 0, but got -1 instead.",
@@ -50,7 +57,7 @@ from turnbridge.turn.items import Json, JsonObject
             ),
         ),
         (
-            lambda: parameters.unmet({"top_p": 1.5}, {"top_p": 1}),
+            lambda: parameters.ignored(request(top_p=1.5), {"top_p": 1}),
             Told(
                 InvalidRequest,
                 "Invalid 'top_p': decimal above maximum value. Expected a value <= 1, but got 1.5 instead.",
@@ -121,7 +128,8 @@ def test_values_on_the_bounds_pass() -> None:
     assert parameters.stop_sequences(["a", "b", "c", "d"]) == ("a", "b", "c", "d")
     assert parameters.at_least(16, 16, param="max_output_tokens") == 16
     assert parameters.one_of("low", ("low", "high"), param="verbosity") == "low"
-    assert parameters.unmet({"temperature": 2, "top_p": 0}, {"temperature": 1, "top_p": 1}) == ["temperature", "top_p"]
+    given = request(temperature=2, top_p=0)
+    assert parameters.ignored(given, {"temperature": 1, "top_p": 1}) == ["temperature", "top_p"]
 
 
 def test_what_is_not_given_stays_so() -> None:
@@ -137,13 +145,13 @@ def test_one_stop_sequence_may_stand_alone() -> None:
 
 @pytest.mark.parametrize("unset", [None, False, 0, [], {}])
 def test_a_parameter_that_asks_for_nothing_is_not_refused(unset: Json) -> None:
-    parameters.refuse({"logprobs": unset}, {"logprobs": "Codex gives none."})
+    parameters.refuse(request(logprobs=unset), {"logprobs": "Codex gives none."})
 
 
 def test_only_wishes_that_differ_from_what_happens_anyway_are_unmet() -> None:
-    body: JsonObject = {"temperature": 1.0, "top_p": 0.5, "seed": 0, "store": False, "penalty": None}
+    given = request(temperature=1.0, top_p=0.5, seed=0, store=False, penalty=None)
     defaults: dict[str, Json] = {"temperature": 1, "top_p": 1, "seed": None, "store": False, "penalty": 0}
-    assert parameters.unmet(body, defaults) == ["top_p", "seed"]
+    assert parameters.ignored(given, defaults) == ["top_p", "seed"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from turnbridge.api.shared.parts import PartsDecoder
+from turnbridge.api.shared.parts import ContentPart, PartsDecoder
+from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     FilePart,
@@ -18,7 +19,8 @@ FILE = "data:application/pdf;base64,JVBERi0="
 
 
 def decoded(part: JsonObject | str) -> Part:
-    (only,) = PartsDecoder().decode([part], param="content")
+    content = convert([part], list[ContentPart | str], param="content")
+    (only,) = PartsDecoder().decode(content, param="content")
     return only
 
 
@@ -63,7 +65,7 @@ def test_an_image_keeps_its_source_and_detail(part: JsonObject, url: str, detail
 def test_a_detail_that_codex_would_replace_the_image_for_is_ignored_and_named() -> None:
     decoder = PartsDecoder()
     parts = decoder.decode(
-        ["See", {"type": "input_image", "image_url": PNG, "detail": "low"}], param="input[2].content"
+        ["See", ContentPart(type="input_image", image_url=PNG, detail="low")], param="input[2].content"
     )
     assert parts == (TextPart(text="See"), ImagePart(url=PNG, param="input[2].content[1]"))
     assert decoder.ignored == ["input[2].content[1].detail"]

@@ -5,18 +5,18 @@ import time
 import pytest
 
 from turnbridge.api.shared import schema_budget
-from turnbridge.api.shared.schema_budget import SchemaPlace, Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.strict_schema import SchemaUse
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject
-from turnbridge.turn.json_schema import MOST_SIMPLE_VALUES, simple_size
+from turnbridge.turn.json_schema import MAX_SIMPLE_VALUES, simple_size
 
 
-def check(schemas: Schemas, schema: JsonObject, *, strict: bool = False, use: SchemaUse = "function") -> None:
+def check(schemas: SchemaChecker, schema: JsonObject, *, strict: bool = False, use: SchemaUse = "function") -> None:
     schemas.check(schema, strict=strict, param="p", name="n", use=use)
 
 
-def refusal(schemas: Schemas, schema: JsonObject, *, strict: bool = False, use: SchemaUse = "function") -> str:
+def refusal(schemas: SchemaChecker, schema: JsonObject, *, strict: bool = False, use: SchemaUse = "function") -> str:
     with pytest.raises(InvalidRequest) as caught:
         check(schemas, schema, strict=strict, use=use)
     assert caught.value.param == "p"
@@ -32,7 +32,7 @@ def ladder(rungs: int) -> JsonObject:
 
 
 def test_the_schemas_of_a_request_are_counted_together() -> None:
-    schemas = Schemas()
+    schemas = SchemaChecker()
     for _ in range(49):
         check(schemas, {"enum": [0] * 1000})
     assert refusal(schemas, {"enum": [0] * 1000}) == (
@@ -41,7 +41,7 @@ def test_the_schemas_of_a_request_are_counted_together() -> None:
 
 
 def test_patterns_are_counted_together() -> None:
-    schemas = Schemas()
+    schemas = SchemaChecker()
     check(schemas, {"pattern": "a" * 25_000})
     check(schemas, {"properties": {"p": {"patternProperties": {"a" * 25_000: {}}}}})
     assert refusal(schemas, {"pattern": "a"}) == (
@@ -51,12 +51,12 @@ def test_patterns_are_counted_together() -> None:
 
 def test_ways_through_references_are_counted_in_what_answers_are_checked_against() -> None:
     words = "more than 100000 ways lead through its references. Let fewer '$ref' refer to others."
-    check(Schemas(), ladder(15), use="response_format")
+    check(SchemaChecker(), ladder(15), use="response_format")
     for rungs in (16, 2000):
-        assert refusal(Schemas(), ladder(rungs), use="response_format") == words
-        assert refusal(Schemas(), ladder(rungs), strict=True) == words
+        assert refusal(SchemaChecker(), ladder(rungs), use="response_format") == words
+        assert refusal(SchemaChecker(), ladder(rungs), strict=True) == words
         # Nothing is ever checked against this one.
-        check(Schemas(), ladder(rungs))
+        check(SchemaChecker(), ladder(rungs))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_ways_through_references_are_counted_in_what_answers_are_checked_against
     ids=["itself", "through itself", "in circles", "nowhere", "elsewhere", "a chain", "many"],
 )
 def test_other_references_are_left_to_be_compiled(schema: JsonObject) -> None:
-    schemas = Schemas()
+    schemas = SchemaChecker()
     check(schemas, schema, use="response_format")
     assert schemas.uncompiled == [SchemaPlace(schema=schema, param="p", name="n", use="response_format")]
 
@@ -85,16 +85,16 @@ def test_counting_ways_takes_no_longer_than_the_schema_is_large() -> None:
         pointer = "#" + "/items" * depth
         inner = {"items": inner, "anyOf": [{"$ref": pointer, "title": str(n)} for n in range(20)]}
     began = time.process_time()
-    refusal(Schemas(), inner, use="response_format")
+    refusal(SchemaChecker(), inner, use="response_format")
     assert time.process_time() - began < 2
 
 
 def test_a_simple_schema_is_compiled_at_once_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[JsonObject] = []
-    monkeypatch.setattr(schema_budget, "misconstruction", compiled.append)
+    monkeypatch.setattr(schema_budget, "schema_error", compiled.append)
     schema: JsonObject = {"type": "object", "properties": {"only here": {"type": "string"}}}
     for _ in range(2):
-        schemas = Schemas()
+        schemas = SchemaChecker()
         check(schemas, schema)
         assert schemas.uncompiled == []
     assert compiled == [schema]
@@ -102,7 +102,7 @@ def test_a_simple_schema_is_compiled_at_once_and_once(monkeypatch: pytest.Monkey
 
 def test_a_broken_schema_is_refused_every_time() -> None:
     for _ in range(2):
-        assert "is not valid" in refusal(Schemas(), {"type": "nonsense"})
+        assert "is not valid" in refusal(SchemaChecker(), {"type": "nonsense"})
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_broken_schema_is_refused_every_time() -> None:
         ({"anyOf": {}}, None),
         ({"items": [{}]}, None),
         ({"x-own": 1}, None),
-        ({"enum": [0] * MOST_SIMPLE_VALUES}, None),
+        ({"enum": [0] * MAX_SIMPLE_VALUES}, None),
     ],
     ids=str,
 )

@@ -9,13 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbridge.api.shared import schema_budget
-from turnbridge.api.shared.schema_budget import Schemas
-from turnbridge.api.shared.strict_schema import (
-    NOT_PERMITTED,
-    check_schema_name,
-    is_strict,
-    misconstruction,
-)
+from turnbridge.api.shared.output_format import check_schema_name
+from turnbridge.api.shared.schema_budget import SchemaChecker
+from turnbridge.api.shared.strict_schema import NOT_PERMITTED, schema_error, strict_schema_error
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 
@@ -34,10 +30,10 @@ def obj(**properties: Json) -> JsonObject:
 
 
 def check(schema: Json, *, strict: bool) -> None:
-    schemas = Schemas()
+    schemas = SchemaChecker()
     schemas.check(schema, strict=strict, param="text.format.schema", name="x", use="response_format")
     for place in schemas.uncompiled:
-        if (why := misconstruction(place.schema)) is not None:
+        if (why := schema_error(place.schema)) is not None:
             raise place.refused(why)
 
 
@@ -98,7 +94,7 @@ def test_any_schema_of_the_documented_subset_is_taken(root: JsonObject) -> None:
     schema = with_definitions(root)
     check(schema, strict=True)
     check(schema, strict=False)
-    assert is_strict(schema)
+    assert strict_schema_error(schema) is None
 
 
 NOT_CLOSED = "'additionalProperties' is required to be supplied and to be false."
@@ -240,7 +236,7 @@ TOO_LONG_NAMES = (
     ids=["levels", "properties", "enum values", "enum characters", "characters"],
 )
 def test_a_schema_may_reach_a_limit_but_not_exceed_it(fits: JsonObject, too_much: Json, words: str) -> None:
-    assert is_strict(fits)
+    assert strict_schema_error(fits) is None
     assert refusal(too_much) == words
 
 
@@ -314,7 +310,9 @@ def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
 
 def test_the_parameters_of_a_function_are_refused_as_such() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Schemas().check({"type": "object"}, strict=True, param="tools[0].parameters", name="look_up", use="function")
+        SchemaChecker().check(
+            {"type": "object"}, strict=True, param="tools[0].parameters", name="look_up", use="function"
+        )
     error = caught.value
     assert (error.message, error.error_code, error.param) == (
         f"Invalid schema for function 'look_up': In context=(), {NOT_CLOSED}",

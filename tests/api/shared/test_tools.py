@@ -3,14 +3,15 @@
 import pytest
 
 from tests.api.shared.told import Told, told
-from turnbridge.api.shared.schema_budget import Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker
 from turnbridge.api.shared.tools import (
     NO_PARAMETERS,
     ToolUse,
-    decode_functions,
+    WebSearchOptions,
     decode_tools,
     decode_web_search,
 )
+from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
@@ -41,9 +42,9 @@ SEARCH: JsonObject = {"type": "web_search"}
     ids=["bare", "nulls", "whole", "strict", "any name"],
 )
 def test_a_function_may_be_flat_nested_or_legacy(declared: JsonObject, tool: Tool) -> None:
-    assert decode_tools([{"type": "function", **declared}], None, Schemas()) == ToolUse(tools=(tool,))
-    assert decode_tools([{"type": "function", "function": declared}], None, Schemas()) == ToolUse(tools=(tool,))
-    assert decode_functions([declared], None, Schemas()) == ToolUse(tools=(tool,))
+    assert decode_tools([{"type": "function", **declared}], None, SchemaChecker()) == ToolUse(tools=(tool,))
+    assert decode_tools([{"type": "function", "function": declared}], None, SchemaChecker()) == ToolUse(tools=(tool,))
+    assert decode_tools([declared], None, SchemaChecker(), legacy=True) == ToolUse(tools=(tool,))
 
 
 def allowed(mode: Json, *tools: Json) -> JsonObject:
@@ -69,7 +70,7 @@ def allowed(mode: Json, *tools: Json) -> JsonObject:
     ],
 )
 def test_a_choice_narrows_what_may_be_called(choice: str | JsonObject | None, use: ToolUse) -> None:
-    assert decode_tools([*FLAT, SEARCH], choice, Schemas()) == use
+    assert decode_tools([*FLAT, SEARCH], choice, SchemaChecker()) == use
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_a_choice_narrows_what_may_be_called(choice: str | JsonObject | None, us
     [("none", ToolUse()), ("auto", ToolUse(tools=(A, B))), ({"name": "b"}, ToolUse(tools=(B,), must_call=True))],
 )
 def test_a_legacy_choice_does_too(choice: str | JsonObject, use: ToolUse) -> None:
-    assert decode_functions([{"name": "a"}, {"name": "b"}], choice, Schemas()) == use
+    assert decode_tools([{"name": "a"}, {"name": "b"}], choice, SchemaChecker(), legacy=True) == use
 
 
 NOT_FOUND = "Tool choice '{}' not found in 'tools' parameter."
@@ -153,7 +154,7 @@ def test_what_cannot_be_meant_is_refused(
     tools: list[JsonObject], choice: str | JsonObject | None, message: str, code: str, param: str
 ) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        decode_tools(tools, choice, Schemas())
+        decode_tools(tools, choice, SchemaChecker())
     assert told(raised.value) == Told(InvalidRequest, message, code, param)
 
 
@@ -162,7 +163,7 @@ def test_a_schema_that_openai_would_refuse_is_refused_by_its_place(strict: bool)
     broken: JsonObject = {"type": "strin"}
     with pytest.raises(InvalidRequest) as raised:
         decode_tools(
-            [*FLAT, {"type": "function", "name": "c", "parameters": broken, "strict": strict}], None, Schemas()
+            [*FLAT, {"type": "function", "name": "c", "parameters": broken, "strict": strict}], None, SchemaChecker()
         )
     assert (raised.value.error_code, raised.value.param) == ("invalid_function_parameters", "tools[2].parameters")
 
@@ -186,7 +187,7 @@ def test_parameters_that_are_no_object_are_refused(schema: JsonObject, found: st
     nested: JsonObject = {"type": "function", "function": tool}
     for declared, param in ((flat, "tools[0].parameters"), (nested, "tools[0].function.parameters")):
         with pytest.raises(InvalidRequest) as raised:
-            decode_tools([declared], None, Schemas())
+            decode_tools([declared], None, SchemaChecker())
         assert told(raised.value) == Told(InvalidRequest, message, "invalid_function_parameters", param)
 
 
@@ -194,7 +195,7 @@ def test_parameters_that_are_no_object_are_refused(schema: JsonObject, found: st
     "schema", [{}, {"type": ["object", "null"]}, {"properties": {}}, {"anyOf": [{"type": "object"}]}, {"enum": [{}]}]
 )
 def test_parameters_that_may_be_an_object_are_taken(schema: JsonObject) -> None:
-    (tool,) = decode_tools([{"type": "function", "name": "c", "parameters": schema}], None, Schemas()).tools
+    (tool,) = decode_tools([{"type": "function", "name": "c", "parameters": schema}], None, SchemaChecker()).tools
     assert tool.parameters == schema
 
 
@@ -219,4 +220,4 @@ PLACE: JsonObject = {"city": "Rome", "country": "IT"}
     ],
 )
 def test_web_search_takes_the_options_of_both_apis(wanted: JsonObject, search: WebSearch) -> None:
-    assert decode_web_search(wanted, param="p") == search
+    assert decode_web_search(convert(wanted, WebSearchOptions), param="p") == search

@@ -6,83 +6,63 @@ from msgspec import Struct
 
 from turnbridge.api.chat import schema
 from turnbridge.api.shared import parameters
-from turnbridge.api.shared.body_budget import MOST_ITEMS
-from turnbridge.api.shared.call_pairing import IN_MESSAGES, check_pairs
-from turnbridge.api.shared.output_format import check_mentions_json, decode_format
+from turnbridge.api.shared.body_budget import MAX_ITEMS
+from turnbridge.api.shared.history_checks import IN_MESSAGES, check_mentions_json, check_pairs
+from turnbridge.api.shared.output_format import decode_format
 from turnbridge.api.shared.parts import PartsDecoder
-from turnbridge.api.shared.schema_budget import SchemaPlace, Schemas
-from turnbridge.api.shared.tools import (
-    ToolUse,
-    decode_functions,
-    decode_tools,
-    decode_web_search,
-)
-from turnbridge.api.shared.validation import (
-    check_length,
-    convert,
-    missing,
-    unknown_fields,
-)
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
+from turnbridge.api.shared.tools import ToolUse, decode_tools, decode_web_search
+from turnbridge.api.shared.validation import check_length, convert, invalid, missing, unknown_fields
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import (
-    FunctionCall,
-    FunctionCallOutput,
-    Item,
-    Json,
-    JsonObject,
-    Message,
-    Part,
-    TextPart,
-)
-from turnbridge.turn.request import OutputFormat, PlainText, ThreadSpec, TurnRequest
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Json, JsonObject, Message, Part, TextPart
+from turnbridge.turn.request import ThreadSpec, TurnRequest
 from turnbridge.turn.values import replace
 
 # OpenAI's own bound on `n`; each choice is a turn of its own.
-MOST_CHOICES = 128
+MAX_CHOICES = 128
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 UNSUPPORTED = {
-    "logprobs": "Codex gives no log probabilities.",
-    "top_logprobs": "Codex gives no log probabilities.",
+    **dict.fromkeys(("logprobs", "top_logprobs"), "Codex gives no log probabilities."),
     "audio": "Codex produces text only.",
 }
-# Codex has no such wish on its own request, and the gateway cannot meet it instead. The default is what happens anyway.
-UNMET: dict[str, Json] = {
-    "temperature": 1,
-    "top_p": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
+# Parameters that neither Codex nor the gateway can honour. The default is what happens anyway.
+IGNORED: dict[str, Json] = {
+    **parameters.SAMPLING,
     "logit_bias": {},
     "seed": None,
     "prediction": None,
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
 }
-# Of the two forms of tools only one counts; what was said in the other is not met.
-UNMET_BESIDE_TOOLS: dict[str, Json] = {"functions": [], "function_call": "auto"}
-UNMET_BESIDE_FUNCTIONS: dict[str, Json] = {"tool_choice": "auto"}
+# Of the two forms of tools only one counts; the parameters of the other are ignored.
+IGNORED_BESIDE_TOOLS: dict[str, Json] = {"functions": [], "function_call": "auto"}
+IGNORED_BESIDE_FUNCTIONS: dict[str, Json] = {"tool_choice": "auto"}
 
 
 class DecodedChat(Struct, frozen=True, kw_only=True):
-    """A request, and what only its answer's shape needs."""
+    """A decoded request, and the options of its answer."""
 
     turn: TurnRequest
     choices: int
     include_usage: bool
     legacy_functions: bool
-    """Whether the client speaks of `functions`, and wants its calls in that form."""
+    """Whether the client sent `functions`, and expects `function_call` in the answer."""
     store: bool
     uncompiled: tuple[SchemaPlace, ...]
-    """The schemas that must be compiled before the turn is run, and may take long."""
+    """The schemas that must be compiled before the turn runs, which may take long."""
 
 
 def decode(body: JsonObject) -> DecodedChat:
     """Return what a body of `POST /v1/chat/completions` asks for; `turn.spec.model` is the client's name for it."""
     request = convert(body, schema.ChatRequest)
+    unknown = unknown_fields(body, schema.ChatRequest, reasoning=schema.Reasoning, stream_options=schema.StreamOptions)
     # Of the current form of tools and the legacy one, the current one counts if there are any.
     legacy = bool(request.functions and not request.tools)
-    schemas = Schemas()
+    schemas = SchemaChecker()
     return DecodedChat(
-        turn=_turn(body, request, schemas, legacy=legacy),
+        turn=_turn(request, unknown, schemas, legacy=legacy),
         choices=_choices(request.n),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         legacy_functions=legacy,
@@ -91,21 +71,21 @@ def decode(body: JsonObject) -> DecodedChat:
     )
 
 
-def _turn(body: JsonObject, request: schema.ChatRequest, schemas: Schemas, *, legacy: bool) -> TurnRequest:
+def _turn(request: schema.ChatRequest, unknown: list[str], schemas: SchemaChecker, *, legacy: bool) -> TurnRequest:
     model, messages = _required(request)
-    parameters.refuse(body, UNSUPPORTED)
+    parameters.refuse(request, UNSUPPORTED)
     parameters.check_stream_options(request.stream_options, stream=request.stream)
     if any(modality != "text" for modality in request.modalities or []):
         raise parameters.unsupported("modalities", "Codex produces text only.")
     parts = PartsDecoder()
     items = tuple(_items(messages, parts))
     # A message may have many calls.
-    check_length(items, MOST_ITEMS, param="messages")
+    check_length(items, MAX_ITEMS, param="messages")
     check_pairs(items, IN_MESSAGES)
-    output = _format(request.response_format, schemas)
+    output = decode_format(request.response_format, schemas, param="response_format", nested=True)
     check_mentions_json(output, items, None, param="messages")
     tools = _tools(request, schemas, legacy=legacy)
-    ignored = _ignored(body, request, parts, legacy=legacy)
+    ignored = _ignored(request, unknown, parts, legacy=legacy)
     reasoning = request.reasoning or schema.Reasoning()
     summary = parameters.one_of(reasoning.summary, parameters.SUMMARIES, param="reasoning.summary")
     return TurnRequest(
@@ -134,29 +114,25 @@ def _turn(body: JsonObject, request: schema.ChatRequest, schemas: Schemas, *, le
 
 
 def _required(request: schema.ChatRequest) -> tuple[str, list[schema.ChatMessage]]:
-    """Return the model and the messages, without which there is nothing to do."""
     if not request.model:
         raise missing("model")
     if request.messages is None:
         raise missing("messages")
     if not request.messages:
-        raise InvalidRequest(
-            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
-            code="empty_array",
-            param="messages",
-        )
-    check_length(request.messages, MOST_ITEMS, param="messages")
+        expected = "Expected an array with minimum length 1, but got an empty array instead."
+        raise invalid("messages", f"empty array. {expected}", code="empty_array")
+    check_length(request.messages, MAX_ITEMS, param="messages")
     return request.model, request.messages
 
 
-def _ignored(body: JsonObject, request: schema.ChatRequest, parts: PartsDecoder, *, legacy: bool) -> tuple[str, ...]:
-    """Return what of the request nobody can meet."""
+def _ignored(request: schema.ChatRequest, unknown: list[str], parts: PartsDecoder, *, legacy: bool) -> tuple[str, ...]:
+    """Return the parameters that are not honoured."""
     # The name of a function is in its call, too.
     named = [i for i, said in enumerate(request.messages or []) if said.name and said.role not in ("tool", "function")]
     padded = request.stream_options is not None and request.stream_options.include_obfuscation
     return (
-        *parameters.unmet(body, UNMET | (UNMET_BESIDE_FUNCTIONS if legacy else UNMET_BESIDE_TOOLS)),
-        *unknown_fields(body, schema.ChatRequest, reasoning=schema.Reasoning, stream_options=schema.StreamOptions),
+        *parameters.ignored(request, IGNORED | (IGNORED_BESIDE_FUNCTIONS if legacy else IGNORED_BESIDE_TOOLS)),
+        *unknown,
         *(("stream_options.include_obfuscation",) if padded else ()),
         *parts.ignored,
         *(f"messages[{index}].name" for index in named),
@@ -182,17 +158,11 @@ def _items(messages: list[schema.ChatMessage], parts: PartsDecoder) -> Iterator[
                 yield _output(message, message.tool_call_id, param, parts)
             case "function":
                 if legacy_call is None:
-                    raise InvalidRequest(
-                        "A message of role 'function' must follow the 'function_call' that it answers.", param=param
-                    )
+                    problem = "A message of role 'function' must follow the 'function_call' that it answers."
+                    raise InvalidRequest(problem, param=param)
                 yield _output(message, legacy_call, param, parts)
             case _:
-                raise InvalidRequest(
-                    f"Invalid value: '{message.role}'. Supported values are: 'system', 'developer', 'user', "
-                    "'assistant', 'tool', and 'function'.",
-                    code="invalid_value",
-                    param=f"{param}.role",
-                )
+                raise parameters.unknown_value(message.role, ROLES, param=f"{param}.role")
 
 
 def _assistant(message: schema.ChatMessage, param: str, parts: PartsDecoder, legacy_call: str | None) -> Iterator[Item]:
@@ -229,30 +199,14 @@ def _content(message: schema.ChatMessage, param: str, parts: PartsDecoder) -> tu
     return parts.decode(message.content, param=f"{param}.content")
 
 
-def _tools(request: schema.ChatRequest, schemas: Schemas, *, legacy: bool) -> ToolUse:
+def _tools(request: schema.ChatRequest, schemas: SchemaChecker, *, legacy: bool) -> ToolUse:
     if legacy:
-        tools = decode_functions(request.functions or [], request.function_call, schemas)
+        tools = decode_tools(request.functions, request.function_call, schemas, legacy=True)
     else:
-        tools = decode_tools(request.tools or [], request.tool_choice, schemas)
+        tools = decode_tools(request.tools, request.tool_choice, schemas)
     if request.web_search_options is not None:
         tools = replace(tools, web_search=decode_web_search(request.web_search_options, param="web_search_options"))
     return tools
-
-
-def _format(wanted: JsonObject | None, schemas: Schemas) -> OutputFormat:
-    if wanted is None:
-        return PlainText()
-    if wanted.get("type") != "json_schema":
-        return decode_format(wanted, schemas, param="response_format", schema_param="response_format")
-    nested = wanted.get("json_schema")
-    if not isinstance(nested, dict):
-        raise missing("response_format.json_schema")
-    return decode_format(
-        {**nested, "type": "json_schema"},
-        schemas,
-        param="response_format.json_schema",
-        schema_param="response_format.json_schema.schema",
-    )
 
 
 def _token_limit(request: schema.ChatRequest) -> int | None:
@@ -262,10 +216,7 @@ def _token_limit(request: schema.ChatRequest) -> int | None:
 
 
 def _choices(n: int | None) -> int:
-    if n is not None and n > MOST_CHOICES:
-        raise InvalidRequest(
-            f"Invalid 'n': integer above maximum value. Expected a value <= {MOST_CHOICES}, but got {n} instead.",
-            code="integer_above_max_value",
-            param="n",
-        )
+    if n is not None and n > MAX_CHOICES:
+        what = f"integer above maximum value. Expected a value <= {MAX_CHOICES}, but got {n} instead."
+        raise invalid("n", what, code="integer_above_max_value")
     return parameters.at_least(n, 1, param="n") or 1

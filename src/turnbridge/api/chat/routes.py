@@ -102,7 +102,7 @@ class ChatCompletions:
 
     async def list(self, request: Request) -> Response:
         """List completions, filtered by model and metadata."""
-        query = page_query(request.query_params, usual_order="asc")
+        query = page_query(request.query_params, default_order="asc")
         chats, has_more = await self._state.store.chats(
             client_of(request.scope),
             ChatQuery(
@@ -140,7 +140,7 @@ class ChatCompletions:
         """List the messages that a completion answered."""
         chat = await self._found(request)
         shown = [shown_message(f"{chat.id}-{number}", message) for number, message in enumerate(chat.messages)]
-        return json_response(page_of(shown, page_query(request.query_params, usual_order="asc")))
+        return json_response(page_of(shown, page_query(request.query_params, default_order="asc")))
 
     async def _found(self, request: Request) -> ChatRecord:
         chat_id = str(request.path_params["completion_id"])

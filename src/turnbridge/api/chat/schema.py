@@ -1,7 +1,10 @@
-"""The Chat Completions request as clients send it. Everything that Codex or the gateway can meet is named here."""
+"""The Chat Completions request as clients send it: parameters that are supported, refused or known to be ignored."""
 
 import msgspec
 
+from turnbridge.api.shared.output_format import FormatObject
+from turnbridge.api.shared.parts import Content
+from turnbridge.api.shared.tools import WebSearchOptions
 from turnbridge.turn.items import JsonObject
 
 
@@ -24,7 +27,7 @@ class ChatMessage(msgspec.Struct):
     """A message of any role."""
 
     role: str
-    content: str | list[JsonObject | str] | None = None
+    content: Content | None = None
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
     function_call: FunctionRef | None = None
@@ -33,7 +36,7 @@ class ChatMessage(msgspec.Struct):
 
 
 class Reasoning(msgspec.Struct):
-    """`reasoning`, which some clients send here as on the other route."""
+    """`reasoning`, which some clients send here as they do to Responses."""
 
     effort: str | None = None
     summary: str | None = None
@@ -57,7 +60,7 @@ class ChatRequest(msgspec.Struct):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     stop: str | list[str] | None = None
-    response_format: JsonObject | None = None
+    response_format: FormatObject | None = None
     reasoning_effort: str | None = None
     reasoning: Reasoning | None = None
     verbosity: str | None = None
@@ -74,13 +77,13 @@ class ChatRequest(msgspec.Struct):
     modalities: list[str] | None = None
     audio: JsonObject | None = None
     prediction: JsonObject | None = None
-    web_search_options: JsonObject | None = None
+    web_search_options: WebSearchOptions | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    temperature: int | float | None = None
+    top_p: int | float | None = None
+    presence_penalty: int | float | None = None
+    frequency_penalty: int | float | None = None
     logit_bias: dict[str, float] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None

@@ -1,4 +1,4 @@
-"""The Conversations API: histories that have a name, and that responses are added to."""
+"""The Conversations API: stored histories with an id, which responses are added to."""
 
 import time
 from functools import partial
@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnbridge.api.responses.decode import decode_items
-from turnbridge.api.responses.routes import item_query, items_listed, items_shown
+from turnbridge.api.responses.routes import items_listed, items_shown
 from turnbridge.api.responses.state import State, named
-from turnbridge.api.responses.stored_items import deleted, ids_to_look_up, resolved
-from turnbridge.api.shared.pagination import page
+from turnbridge.api.responses.stored_items import deleted, ids_to_look_up, resolve_references
+from turnbridge.api.shared.pagination import page, page_query
 from turnbridge.api.shared.parameters import check_metadata
-from turnbridge.api.shared.validation import convert, missing
+from turnbridge.api.shared.validation import convert, invalid, missing
 from turnbridge.engine.records import ConversationRecord, KeptItem
-from turnbridge.turn.errors import InvalidRequest, NotFound
+from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import beside, parsed
 from turnbridge.web.dialect import OPENAI
@@ -24,18 +24,18 @@ from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.ingress import read_body
 
 # OpenAI's own bound.
-MOST_ITEMS_AT_ONCE = 20
+MAX_ITEMS_AT_ONCE = 20
 
 
 class ConversationBody(msgspec.Struct):
-    """What a conversation is created with, or updated to."""
+    """The body that creates or updates a conversation, or adds items to it."""
 
     metadata: JsonObject | None = None
     items: list[JsonObject] | None = None
 
 
 class Conversations:
-    """Handlers of `/v1/conversations` and what is below it."""
+    """Handlers of `/v1/conversations` and the routes below it."""
 
     dialect = OPENAI
 
@@ -58,7 +58,7 @@ class Conversations:
         ]
 
     async def create(self, request: Request) -> Response:
-        """Begin a conversation, with items if the client has some."""
+        """Create a conversation, with items if there are any."""
         body = await self._body(request)
         record = ConversationRecord(
             id=new_id("conv_"),
@@ -70,7 +70,7 @@ class Conversations:
         return json_response(_shown(record))
 
     async def retrieve(self, request: Request) -> Response:
-        """Answer with a conversation."""
+        """Return a conversation."""
         return json_response(_shown(await self._record(request)))
 
     async def update(self, request: Request) -> Response:
@@ -82,7 +82,7 @@ class Conversations:
         return json_response(_shown(await self._record(request)))
 
     async def delete(self, request: Request) -> Response:
-        """Remove a conversation; responses that were made in it keep what they need."""
+        """Delete a conversation; its responses keep the items that they need."""
         owner, conversation_id = _asked(request)
         if not await self._state.store.delete_conversation(owner, conversation_id):
             raise _missing(conversation_id)
@@ -91,7 +91,7 @@ class Conversations:
     async def list_items(self, request: Request) -> Response:
         """List a conversation's items."""
         owner, conversation_id = _asked(request)
-        query = item_query(request)
+        query = page_query(request.query_params)
         listed = await self._state.store.conversation_items(owner, conversation_id, query)
         if listed is None:
             raise _missing(conversation_id)
@@ -109,7 +109,7 @@ class Conversations:
         return json_response(page(items_shown(request, items), has_more=False))
 
     async def retrieve_item(self, request: Request) -> Response:
-        """Answer with one item of a conversation."""
+        """Return one item of a conversation."""
         owner, conversation_id = _asked(request)
         item_id = str(request.path_params["item_id"])
         found = await self._state.store.conversation_item(owner, conversation_id, item_id)
@@ -120,7 +120,7 @@ class Conversations:
         return json_response(shown)
 
     async def delete_item(self, request: Request) -> Response:
-        """Remove an item from a conversation."""
+        """Delete an item of a conversation."""
         owner, conversation_id = _asked(request)
         record = await self._record(request)
         item_id = str(request.path_params["item_id"])
@@ -133,15 +133,12 @@ class Conversations:
         return convert(await parsed(body or b"{}"), ConversationBody)
 
     async def _items(self, owner: str, given: list[JsonObject]) -> list[KeptItem]:
-        """Return items that may stand in a history."""
-        if len(given) > MOST_ITEMS_AT_ONCE:
-            raise InvalidRequest(
-                f"Invalid 'items': array too long. Expected at most {MOST_ITEMS_AT_ONCE} items, but got {len(given)}.",
-                code="array_above_max_length",
-                param="items",
-            )
+        """Return items with ids and with their references resolved."""
+        if len(given) > MAX_ITEMS_AT_ONCE:
+            what = f"array too long. Expected at most {MAX_ITEMS_AT_ONCE} items, but got {len(given)}."
+            raise invalid("items", what, code="array_above_max_length")
         if ids := ids_to_look_up(given):
-            given = resolved(given, await self._state.store.items(owner, ids), param="items")
+            given = resolve_references(given, await self._state.store.items(owner, ids), param="items")
         await beside(partial(decode_items, given, param="items"), large=True)
         return named(given)
 
@@ -158,12 +155,8 @@ def _asked(request: Request) -> tuple[str, str]:
 
 
 def _shown(record: ConversationRecord) -> JsonObject:
-    return {
-        "id": record.id,
-        "object": "conversation",
-        "created_at": record.created_at,
-        "metadata": record.metadata,
-    }
+    head: JsonObject = {"id": record.id, "object": "conversation", "created_at": record.created_at}
+    return {**head, "metadata": record.metadata}
 
 
 def _missing(conversation_id: str) -> NotFound:

@@ -5,20 +5,15 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from turnbridge.api.responses import schema
-from turnbridge.api.responses.stored_items import input_items, kind_of
+from turnbridge.api.responses.stored_items import item_type
 from turnbridge.api.shared import parameters
-from turnbridge.api.shared.body_budget import MOST_ITEMS
-from turnbridge.api.shared.call_pairing import IN_INPUT, check_pairs
-from turnbridge.api.shared.output_format import check_mentions_json, decode_format
+from turnbridge.api.shared.body_budget import MAX_ITEMS
+from turnbridge.api.shared.history_checks import IN_INPUT, check_mentions_json, check_pairs
+from turnbridge.api.shared.output_format import decode_format
 from turnbridge.api.shared.parts import PartsDecoder
-from turnbridge.api.shared.schema_budget import SchemaPlace, Schemas
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.tools import decode_tools
-from turnbridge.api.shared.validation import (
-    check_length,
-    convert,
-    missing,
-    unknown_fields,
-)
+from turnbridge.api.shared.validation import check_length, convert, missing, unknown_fields
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     NARRATION,
@@ -33,7 +28,7 @@ from turnbridge.turn.items import (
     Role,
 )
 from turnbridge.turn.json_schema import unreadable
-from turnbridge.turn.request import OutputFormat, PlainText, ThreadSpec, TurnRequest
+from turnbridge.turn.request import ThreadSpec, TurnRequest
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # OpenAI accepts no smaller limit on this route.
@@ -41,31 +36,28 @@ LEAST_OUTPUT_TOKENS = 16
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer": "developer", "system": "developer"}
 
-# Items that Codex takes as they are, and whose inside is none of our business.
+# Items that are passed on to Codex unread.
 RAW_ITEMS = frozenset({"custom_tool_call", "web_search_call", "image_generation_call"})
 
 SHAPES: dict[str | None, type[Struct]] = {
     "message": schema.MessageItem,
     "reasoning": schema.ReasoningItem,
-    "function_call": schema.FunctionCallItem,
+    "function_call": FunctionCall,
     "function_call_output": schema.FunctionCallOutputItem,
     "custom_tool_call_output": schema.FunctionCallOutputItem,
 }
-# What answers have and no model is shown.
+# Fields of answers that no model is shown.
 UNSHOWN = ("type", "status")
-# The phases of a message that Codex takes.
+# The phases of a message that Codex accepts.
 PHASES = (NARRATION, "partial_answer", "final_answer")
 
 UNSUPPORTED = {
     "prompt": "Stored prompts live at OpenAI; send the text itself.",
     "top_logprobs": "Codex gives no log probabilities.",
 }
-# Codex has no such wish on its own request, and the gateway cannot meet it instead. The default is what happens anyway.
-UNMET: dict[str, Json] = {
-    "temperature": 1,
-    "top_p": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
+# Parameters that neither Codex nor the gateway can honour. The default is what happens anyway.
+IGNORED: dict[str, Json] = {
+    **parameters.SAMPLING,
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
     "max_tool_calls": None,
@@ -74,24 +66,59 @@ UNMET: dict[str, Json] = {
 
 
 class DecodedResponses(Struct, frozen=True, kw_only=True):
-    """A request, and what only its answer's envelope needs."""
+    """A decoded request, and the parameters that its answer repeats."""
 
     turn: TurnRequest
     body: schema.ResponsesRequest
     include_encrypted: bool
     uncompiled: tuple[SchemaPlace, ...]
-    """The schemas that must be compiled before the turn is run, and may take long."""
+    """The schemas that must be compiled before the turn runs, which may take long."""
 
 
-def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedResponses:
-    """Return what a body of `POST /v1/responses` asks for; `turn.spec.model` is the client's name for it.
-
-    `history` is what its input continues.
-    """
+def parse(body: JsonObject) -> tuple[schema.ResponsesRequest, list[str]]:
+    """Return a body of `POST /v1/responses` as it was sent, and the names in it that are unknown."""
     request = convert(body, schema.ResponsesRequest)
-    schemas = Schemas()
+    if isinstance(request.input, list):
+        check_length(request.input, MAX_ITEMS, param="input")
+    if request.previous_response_id and request.conversation:
+        raise InvalidRequest(
+            "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",
+            code="mutually_exclusive_parameters",
+            param="conversation",
+        )
+    if request.background and request.store is False:
+        message = "A background response must be kept: `background` and `store: false` do not go together."
+        raise InvalidRequest(message, code="invalid_value", param="store")
+    return request, unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text)
+
+
+def decode(
+    request: schema.ResponsesRequest,
+    unknown: Sequence[str],
+    inputs: Sequence[JsonObject],
+    history: Sequence[JsonObject],
+) -> DecodedResponses:
+    """Return what a request asks for; `turn.spec.model` is still the client's name for it.
+
+    `inputs` is its input with all references resolved, and `history` what that continues.
+    """
+    if not request.model:
+        raise missing("model")
+    parameters.refuse(request, UNSUPPORTED)
+    parameters.check_stream_options(request.stream_options, stream=request.stream)
+    parts, schemas = PartsDecoder(), SchemaChecker()
+    items = _conversation(history, inputs, parts)
+    ignored = (
+        *parameters.ignored(request, IGNORED),
+        *unknown,
+        *(f"stream_options.{name}" for name, value in (request.stream_options or {}).items() if value),
+        *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
+        *_unknown_item_fields(inputs),
+        *parts.ignored,
+        *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
+    )
     return DecodedResponses(
-        turn=_turn(body, request, history, schemas),
+        turn=_turn(request, request.model, items, ignored, schemas),
         body=request,
         include_encrypted=ENCRYPTED_REASONING in (request.include or []),
         uncompiled=tuple(schemas.uncompiled),
@@ -99,24 +126,22 @@ def decode(body: JsonObject, history: Sequence[JsonObject] = ()) -> DecodedRespo
 
 
 def _turn(
-    body: JsonObject, request: schema.ResponsesRequest, history: Sequence[JsonObject], schemas: Schemas
+    request: schema.ResponsesRequest,
+    model: str,
+    items: tuple[Item, ...],
+    ignored: tuple[str, ...],
+    schemas: SchemaChecker,
 ) -> TurnRequest:
-    if not request.model:
-        raise missing("model")
-    parameters.refuse(body, UNSUPPORTED)
-    parameters.check_stream_options(request.stream_options, stream=request.stream)
-    parts = PartsDecoder()
-    items = _conversation(history, request.input, parts)
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
-    output = _format(text.format, schemas)
+    output = decode_format(text.format, schemas, param="text.format")
     check_mentions_json(output, items, request.instructions, param="input")
-    tools = decode_tools(request.tools or [], request.tool_choice, schemas)
+    tools = decode_tools(request.tools, request.tool_choice, schemas)
     if any("logprobs" in name for name in request.include or []):
         raise parameters.unsupported("include", "Codex gives no log probabilities.")
     summary = reasoning.summary or reasoning.generate_summary
     return TurnRequest(
         spec=ThreadSpec(
-            model=request.model,
+            model=model,
             instructions=request.instructions,
             tools=tools.tools,
             web_search=tools.web_search,
@@ -136,53 +161,30 @@ def _turn(
         ),
         metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),
         streamed=bool(request.stream),
-        ignored=_ignored(body, request, parts),
+        ignored=ignored,
     )
 
 
-def _ignored(body: JsonObject, request: schema.ResponsesRequest, parts: PartsDecoder) -> tuple[str, ...]:
-    """Return what of the request nobody can meet."""
-    return (
-        *parameters.unmet(body, UNMET),
-        *unknown_fields(body, schema.ResponsesRequest, reasoning=schema.Reasoning, text=schema.Text),
-        *(f"stream_options.{name}" for name, wish in (request.stream_options or {}).items() if wish),
-        *(f"include[{name}]" for name in request.include or [] if name != ENCRYPTED_REASONING),
-        *_unmet_fields(request.input),
-        *parts.ignored,
-        *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
-    )
-
-
-def _unmet_fields(given: str | list[JsonObject] | None) -> list[str]:
+def _unknown_item_fields(items: Sequence[JsonObject]) -> dict[str, None]:
     """Return the fields of items that Codex does not carry, each once."""
-    names = {
+    return {
         f"input[].{name}": None
-        for item in input_items(given)
-        if (shape := SHAPES.get(kind_of(item))) is not None
+        for item in items
+        if (shape := SHAPES.get(item_type(item))) is not None
         for name in unknown_fields(item, shape)
         if name not in UNSHOWN
     }
-    return list(names)
-
-
-def _format(wanted: JsonObject | None, schemas: Schemas) -> OutputFormat:
-    if wanted is None:
-        return PlainText()
-    return decode_format(wanted, schemas, param="text.format", schema_param="text.format.schema")
 
 
 def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tuple[Item, ...]:
-    """Return items that stand, or are to stand, in a history; `param` is where errors say they are."""
+    """Return the items of a history; `param` is their place in errors."""
     return _items(items, param, PartsDecoder())
 
 
-def _conversation(
-    history: Sequence[JsonObject], given: str | list[JsonObject] | None, parts: PartsDecoder
-) -> tuple[Item, ...]:
-    inputs = input_items(given)
+def _conversation(history: Sequence[JsonObject], inputs: Sequence[JsonObject], parts: PartsDecoder) -> tuple[Item, ...]:
     if not inputs and not history:
         raise missing("input")
-    check_length((*history, *inputs), MOST_ITEMS, param="input")
+    check_length((*history, *inputs), MAX_ITEMS, param="input")
     items = (*_items(history, "history", parts), *_items(inputs, "input", parts))
     check_pairs(items, IN_INPUT)
     return items
@@ -193,60 +195,46 @@ def _items(items: Sequence[JsonObject], param: str, parts: PartsDecoder) -> tupl
 
 
 def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
-    kind = kind_of(item)
+    kind = item_type(item)
     match kind:
         case "message":
             return _message(convert(item, schema.MessageItem, param=param), param, parts)
         case "reasoning":
             return _reasoning(convert(item, schema.ReasoningItem, param=param), param, parts)
         case "function_call":
-            call = convert(item, schema.FunctionCallItem, param=param)
-            return FunctionCall(
-                call_id=call.call_id,
-                name=call.name,
-                arguments=call.arguments,
-                namespace=call.namespace,
-                id=call.id,
-            )
+            return convert(item, FunctionCall, param=param)
         case "function_call_output" | "custom_tool_call_output":
-            answer = convert(item, schema.FunctionCallOutputItem, param=param)
-            given = answer.output
-            output = given if isinstance(given, str) else parts.decode(given, param=f"{param}.output")
+            given = convert(item, schema.FunctionCallOutputItem, param=param)
+            output = given.output
             return FunctionCallOutput(
-                call_id=answer.call_id,
-                output=output,
+                call_id=given.call_id,
+                output=output if isinstance(output, str) else parts.decode(output, param=f"{param}.output"),
                 custom=kind == "custom_tool_call_output",
-                name=answer.name,
-                namespace=answer.namespace,
-                id=answer.id,
+                name=given.name,
+                namespace=given.namespace,
+                id=given.id,
             )
         case str() if kind in RAW_ITEMS:
-            return _raw(item, param)
+            if (problem := unreadable(item)) is not None:
+                raise InvalidRequest(f"Invalid value for '{param}': {problem}.", code="invalid_value", param=param)
+            return RawItem(item=item)
         case _:
-            raise InvalidRequest(
-                f"Items of type '{kind}' cannot be carried to Codex.", code="unsupported_item", param=f"{param}.type"
-            )
+            message = f"Items of type '{kind}' cannot be carried to Codex."
+            raise InvalidRequest(message, code="unsupported_item", param=f"{param}.type")
 
 
-def _reasoning(thought: schema.ReasoningItem, param: str, parts: PartsDecoder) -> Reasoning:
-    parts.count(len(thought.summary) + len(thought.content or ()), param=param)
+def _reasoning(given: schema.ReasoningItem, param: str, parts: PartsDecoder) -> Reasoning:
+    parts.count(len(given.summary) + len(given.content or ()), param=param)
     return Reasoning(
-        id=thought.id,
-        summary=tuple(piece.text for piece in thought.summary),
-        content=tuple(piece.text for piece in thought.content) if thought.content else None,
-        encrypted=thought.encrypted_content,
+        id=given.id,
+        summary=tuple(part.text for part in given.summary),
+        content=tuple(part.text for part in given.content) if given.content else None,
+        encrypted=given.encrypted_content,
     )
 
 
-def _raw(item: JsonObject, param: str) -> RawItem:
-    problem = unreadable(item)
-    if problem is not None:
-        raise InvalidRequest(f"Invalid value for '{param}': {problem}.", code="invalid_value", param=param)
-    return RawItem(item=item)
-
-
-def _message(message: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
-    parameters.one_of(message.role, tuple(ROLES), param=f"{param}.role")
-    parameters.one_of(message.phase, PHASES, param=f"{param}.phase")
-    content = parts.decode(message.content, param=f"{param}.content")
-    return Message(role=ROLES[message.role], parts=content, phase=message.phase, id=message.id)
+def _message(given: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
+    parameters.one_of(given.role, tuple(ROLES), param=f"{param}.role")
+    parameters.one_of(given.phase, PHASES, param=f"{param}.phase")
+    content = parts.decode(given.content, param=f"{param}.content")
+    return Message(role=ROLES[given.role], parts=content, phase=given.phase, id=given.id)

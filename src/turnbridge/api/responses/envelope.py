@@ -1,4 +1,4 @@
-"""The response object before anything has been said: every field, at the value that is in force."""
+"""The response object before any output: every field, with the value in force."""
 
 from turnbridge.api.responses.decode import DecodedResponses
 from turnbridge.api.responses.stored_items import conversation_id
@@ -9,7 +9,7 @@ from turnbridge.turn.items import JsonObject
 
 
 def usage_object(usage: ev.Usage) -> JsonObject:
-    """Return the tokens as a response tells them."""
+    """Return the usage of a response."""
     return {
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_written},
@@ -20,7 +20,7 @@ def usage_object(usage: ev.Usage) -> JsonObject:
 
 
 def envelope(request: DecodedResponses, model: Model, *, response_id: str, created_at: int, stored: bool) -> JsonObject:
-    """Return every field of the response object, at the values that are in force and not merely asked for."""
+    """Return every field of the response object, with the values in force, not those that were asked for."""
     turn, body = request.turn, request.body
     summary = None if turn.spec.summary == "none" else turn.spec.summary
     conversation = conversation_id(body.conversation)
@@ -62,7 +62,7 @@ def envelope(request: DecodedResponses, model: Model, *, response_id: str, creat
 
 
 def _declared(tool: JsonObject) -> JsonObject:
-    """Return a tool as it was declared; a function also says whether it is strict, and that it has no description."""
+    """Return a tool as it was declared; a function always has `description` and `strict`."""
     if tool.get("type") != "function":
         return tool
     return {"description": None, **tool, "strict": tool.get("strict") is True}

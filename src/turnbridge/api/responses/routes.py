@@ -11,10 +11,10 @@ from starlette.types import ASGIApp
 from turnbridge.api.generation import Generation, now
 from turnbridge.api.output_mode import output_mode
 from turnbridge.api.responses.background import BackgroundRuns, last_frames
-from turnbridge.api.responses.decode import ENCRYPTED_REASONING, decode
+from turnbridge.api.responses.decode import ENCRYPTED_REASONING, decode, parse
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.state import State
-from turnbridge.api.responses.stored_items import deleted, shown_item, with_encrypted
+from turnbridge.api.responses.stored_items import deleted, listed_item, with_encrypted_content
 from turnbridge.api.shared.pagination import (
     page,
     page_query,
@@ -69,13 +69,13 @@ class Responses:
         """Answer a Responses request, or begin it in the background."""
         generation, client = self._generation, client_of(request.scope)
         body, large = await generation.body(request)
-        past = await self._state.recall(client, body)
+        asked, unknown = await beside(partial(parse, body), large=large)
+        past = await self._state.recall(client, asked)
         large = large or bool(past.history)
-        whole: JsonObject = {**body, "input": list(past.inputs)}
-        decoded = await beside(partial(decode, whole, past.history), large=large)
+        decoded = await beside(partial(decode, asked, unknown, past.inputs, past.history), large=large)
         await generation.check_schemas(decoded.uncompiled)
         turn = self._without_tools(replace(decoded.turn, large=large))
-        if body.get("store") is True and not self._state.on:
+        if asked.store and not self._state.on:
             turn = replace(turn, ignored=(*turn.ignored, "store"))
         mode = output_mode(request.scope, generation.rules.responses_output_mode)
         settled = await generation.settle(request, turn, mode, effort_param="reasoning.effort")
@@ -117,7 +117,7 @@ class Responses:
         if ENCRYPTED_REASONING not in included(request):
             return json_response(record.body)
         thoughts = {item.id: item.body for item in await self._state.store.response_outputs(owner, response_id)}
-        return json_response(with_encrypted(record.body, thoughts))
+        return json_response(with_encrypted_content(record.body, thoughts))
 
     async def delete(self, request: Request) -> Response:
         """Remove a response; one that still runs is ended first."""
@@ -151,7 +151,7 @@ class Responses:
     async def input_items(self, request: Request) -> Response:
         """List what the model was shown for a response."""
         owner, response_id = _asked(request)
-        query = item_query(request)
+        query = page_query(request.query_params)
         listed = await self._state.store.response_inputs(owner, response_id, query)
         if listed is None:
             raise _missing(response_id)
@@ -191,12 +191,6 @@ def included(request: Request) -> list[str]:
     return [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
 
 
-def item_query(request: Request) -> ItemQuery:
-    """Return which items of a history a query string asks for."""
-    query = page_query(request.query_params)
-    return ItemQuery(after=query.after, limit=query.limit, newest_first=query.newest_first)
-
-
 def items_listed(request: Request, query: ItemQuery, found: ItemPage) -> JsonObject:
     """Return a page of items as lists show them."""
     if not found.knows_after:
@@ -207,7 +201,7 @@ def items_listed(request: Request, query: ItemQuery, found: ItemPage) -> JsonObj
 def items_shown(request: Request, items: Sequence[KeptItem]) -> list[JsonObject]:
     """Return items as lists show them."""
     encrypted = ENCRYPTED_REASONING in included(request)
-    return [shown_item(item.id, item.body, encrypted=encrypted) for item in items]
+    return [listed_item(item.id, item.body, encrypted=encrypted) for item in items]
 
 
 def _asked(request: Request) -> tuple[str, str]:

@@ -1,7 +1,9 @@
-"""The Responses request as clients send it. Everything that Codex or the gateway can meet is named here."""
+"""The Responses request as clients send it: parameters that are supported, refused or known to be ignored."""
 
 import msgspec
 
+from turnbridge.api.shared.output_format import FormatObject
+from turnbridge.api.shared.parts import Content
 from turnbridge.turn.items import JsonObject
 
 
@@ -16,23 +18,24 @@ class Reasoning(msgspec.Struct):
 class Text(msgspec.Struct):
     """`text`"""
 
-    format: JsonObject | None = None
+    format: FormatObject | None = None
     verbosity: str | None = None
 
 
-class StateWishes(msgspec.Struct):
-    """The part of the body that says what to continue and what to keep."""
+class ConversationRef(msgspec.Struct):
+    """`conversation`"""
+
+    id: str
+
+
+class ResponsesRequest(msgspec.Struct):
+    """The body of `POST /v1/responses`."""
 
     input: str | list[JsonObject] | None = None
     previous_response_id: str | None = None
-    conversation: str | JsonObject | None = None
+    conversation: str | ConversationRef | None = None
     background: bool | None = None
     store: bool | None = None
-
-
-class ResponsesRequest(StateWishes):
-    """The body of `POST /v1/responses`."""
-
     model: str | None = None
     instructions: str | None = None
     stream: bool | None = None
@@ -52,10 +55,10 @@ class ResponsesRequest(StateWishes):
     max_tool_calls: int | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    temperature: int | float | None = None
+    top_p: int | float | None = None
+    presence_penalty: int | float | None = None
+    frequency_penalty: int | float | None = None
     top_logprobs: int | None = None
     stream_options: JsonObject | None = None
     prompt: JsonObject | None = None
@@ -65,19 +68,19 @@ class MessageItem(msgspec.Struct):
     """A message; `type` may be missing."""
 
     role: str
-    content: str | list[JsonObject | str]
+    content: Content
     id: str | None = None
     phase: str | None = None
 
 
 class ReasoningText(msgspec.Struct):
-    """A piece of a reasoning item."""
+    """A part of a reasoning item."""
 
     text: str
 
 
 class ReasoningItem(msgspec.Struct):
-    """A reasoning item that the client gives back."""
+    """A reasoning item of an earlier answer."""
 
     id: str | None = None
     summary: list[ReasoningText] = []
@@ -85,21 +88,11 @@ class ReasoningItem(msgspec.Struct):
     encrypted_content: str | None = None
 
 
-class FunctionCallItem(msgspec.Struct):
-    """A call that the model made."""
-
-    call_id: str
-    name: str
-    arguments: str
-    namespace: str | None = None
-    id: str | None = None
-
-
 class FunctionCallOutputItem(msgspec.Struct):
-    """What the client's function answered."""
+    """The output of a client's function or custom tool."""
 
     call_id: str
-    output: str | list[JsonObject | str]
+    output: Content
     name: str | None = None
     namespace: str | None = None
     id: str | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from turnbridge.api.responses import schema
 from turnbridge.api.responses import stored_items as stored
 from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.encode import ResponseEncoder
@@ -69,14 +70,13 @@ class State:
         """Tell whether anything is stored."""
         return self._store is not None
 
-    async def recall(self, client: str, body: JsonObject) -> Past:
-        """Return the history of a request; raises OpenAI's errors for references that do not exist."""
-        wanted = stored.wishes(body)
+    async def recall(self, client: str, wanted: schema.ResponsesRequest) -> Past:
+        """Return the past of a request; raises what OpenAI answers if it refers to something that is not there."""
         conversation = stored.conversation_id(wanted.conversation)
         inputs = stored.input_items(wanted.input)
         if ids := stored.ids_to_look_up(inputs):
             found = await self._store.items(client, ids) if self._store is not None else {}
-            inputs = stored.resolved(inputs, found)
+            inputs = stored.resolve_references(inputs, found)
         history: tuple[JsonObject, ...] = ()
         segment: int | None = None
         if wanted.previous_response_id:

@@ -1,20 +1,21 @@
-"""The one table from our errors to OpenAI's: HTTP status, `type`, and whether a client's SDK should try again."""
+"""Maps errors to OpenAI's: HTTP status, `type`, and whether SDKs retry them."""
 
 import math
 from typing import NamedTuple
 
+from turnbridge.api.shared.validation import cut
 from turnbridge.turn import errors
 from turnbridge.turn.items import JsonObject
 
 
 class Shape(NamedTuple):
-    """How one kind of error looks to an OpenAI client."""
+    """The HTTP status and the `type` of one kind of error."""
 
     status: int
     type: str
 
 
-# OpenAI's SDKs retry 408, 409, 429 and 5xx by themselves, so the status decides who pays for a failure twice.
+# OpenAI's SDKs retry 408, 409, 429 and 5xx, so the status decides which failures are paid for twice.
 TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.GatewayError: Shape(500, "server_error"),
     errors.RequestError: Shape(400, "invalid_request_error"),
@@ -25,7 +26,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.ModelNotFound: Shape(404, "invalid_request_error"),
     errors.NotFound: Shape(404, "invalid_request_error"),
     errors.MethodNotAllowed: Shape(405, "invalid_request_error"),
-    # The status at which Codex falls back to HTTP at once; after any other it tries the WebSocket again.
+    # At this status Codex falls back to HTTP at once; after any other it retries the WebSocket.
     errors.WebSocketNotServed: Shape(426, "invalid_request_error"),
     errors.InvalidApiKey: Shape(401, "invalid_request_error"),
     errors.Forbidden: Shape(403, "invalid_request_error"),
@@ -46,57 +47,53 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
 }
 
 
-# A message may repeat what the client sent, of any length. Ours are shorter than this, and so are the provider's.
-LONGEST_MESSAGE = 4000
-LONGEST_PARAM = 500
+# A message may repeat what the client sent, of any length. Other messages are shorter than this.
+MAX_MESSAGE_CHARS = 4000
+MAX_PARAM_CHARS = 500
 
 
 def status_of(error: errors.GatewayError) -> int:
-    """Return the HTTP status that tells this error."""
+    """Return the HTTP status of this error."""
     return _shape(error).status
 
 
 def error_object(error: errors.GatewayError) -> JsonObject:
     """Return the object that OpenAI puts under `error`."""
     return {
-        "message": _short(error.message, LONGEST_MESSAGE),
+        "message": cut(error.message, MAX_MESSAGE_CHARS),
         "type": _shape(error).type,
-        "param": None if error.param is None else _short(error.param, LONGEST_PARAM),
+        "param": None if error.param is None else cut(error.param, MAX_PARAM_CHARS),
         "code": error.error_code,
     }
 
 
 def error_event(told: JsonObject, *, number: int) -> JsonObject:
-    """Return the event that comes before `response.failed`, from what OpenAI puts under `error`.
+    """Return the event before `response.failed`, from what OpenAI puts under `error`.
 
-    The SDKs raise at it, while many clients take an answer whose `response.failed` they do not know for a whole one.
-    OpenAI documents its fields as flat, and sends them nested.
+    The SDKs raise at it, while many clients ignore `response.failed` and take the answer for a whole one. OpenAI
+    documents its fields as flat, and sends them nested.
     """
     flat = {name: told[name] for name in ("code", "message", "param")}
     return {"type": "error", "sequence_number": number, **flat, "error": told}
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
 def _shape(error: errors.GatewayError) -> Shape:
-    """Return the row of the error's own class, or of the nearest one that it comes from."""
+    """Return the row of the error's class, or of its nearest base class."""
     return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
 
 
 def error_headers(error: errors.GatewayError) -> dict[str, str]:
-    """Return the headers that belong to this error."""
+    """Return the headers of this error."""
     if error.retry_after is not None:
         retry_after = {"retry-after": str(max(1, math.ceil(error.retry_after)))}
         return {**retry_after, "connection": "close"} if isinstance(error, errors.GatewayOverloaded) else retry_after
     if isinstance(error, errors.InvalidApiKey):
         return {"www-authenticate": "Bearer"}
     if isinstance(error, errors.RequestTimeout):
-        # Should the rest of the body come after all, it would be read as another request.
+        # The rest of the body, if it arrives, would be read as another request.
         return {"connection": "close"}
     if isinstance(error, errors.WebSocketNotServed):
-        # RFC 9110 has this status name the protocols that are served.
+        # RFC 9110 requires the supported protocols with this status.
         return {"upgrade": "HTTP/1.1", "connection": "upgrade"}
     if isinstance(error, errors.CodexActed):
         return {"x-should-retry": "false"}

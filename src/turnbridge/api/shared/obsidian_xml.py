@@ -1,12 +1,12 @@
-"""Tool calls as `<use_tool>` blocks in the text, for clients that read them there.
+"""Tool calls as `<use_tool>` blocks in the text, for clients that parse them there.
 
     <use_tool>
       <name>weather</name>
       <city>Paris</city>
     </use_tool>
 
-Each argument has an element of its own: a text as it is, anything else as JSON. Arguments whose names could not be
-elements stand as one JSON object in `<args>`.
+Each argument is an element: a string as text, anything else as JSON. Arguments whose names are not valid element names
+become one JSON object in `<args>`.
 """
 
 import re
@@ -31,18 +31,18 @@ ELEMENT_NAME = re.compile(r"(?!(?:name|args)$)[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 def calls_as_text(events: Sequence[TurnEvent]) -> list[TurnEvent]:
-    """Return events in which every call is a message, and a turn that waits for outputs is complete."""
-    told: list[TurnEvent] = []
+    """Return events in which calls are messages, and a turn that waits for outputs is complete."""
+    rewritten: list[TurnEvent] = []
     for event in events:
         match event:
             case FunctionCallDone():
                 item_id, text = f"msg_{event.item_id}", use_tool_block(event.name, event.arguments)
-                told += [MessageStarted(item_id, None), TextDelta(item_id, text), MessageDone(item_id, None, text)]
+                rewritten += [MessageStarted(item_id, None), TextDelta(item_id, text), MessageDone(item_id, None, text)]
             case CallsAwaited():
-                told.append(TurnCompleted(event.usage))
+                rewritten.append(TurnCompleted(event.usage))
             case _:
-                told.append(event)
-    return told
+                rewritten.append(event)
+    return rewritten
 
 
 def use_tool_block(name: str, arguments: str) -> str:

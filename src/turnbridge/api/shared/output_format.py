@@ -1,80 +1,77 @@
-"""The format that a client wants its answer in: the same in both APIs but for where its fields stand."""
+"""The format of the answer: the same in both APIs, but Chat Completions nests the schema and its name."""
 
-from collections.abc import Sequence
+import re
 from typing import assert_never
 
-from turnbridge.api.shared.schema_budget import Schemas
-from turnbridge.api.shared.strict_schema import check_schema_name, is_strict
-from turnbridge.api.shared.validation import missing
-from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import (
-    Item,
-    JsonObject,
-    Message,
-    TextPart,
-)
+from msgspec import Struct
+
+from turnbridge.api.shared.parameters import unknown_value
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
+from turnbridge.api.shared.strict_schema import strict_schema_error
+from turnbridge.api.shared.validation import check_length, invalid, missing
+from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.json_schema import unreadable
-from turnbridge.turn.request import (
-    AnyJsonObject,
-    JsonOfSchema,
-    OutputFormat,
-    PlainText,
-)
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
+
+NAME_PATTERN = "^[a-zA-Z0-9_-]+$"
+MAX_SCHEMA_NAME_CHARS = 64
 
 
-def decode_format(wanted: JsonObject, schemas: Schemas, *, param: str, schema_param: str) -> OutputFormat:
-    """Return the format of a flat `{type, name, schema, strict, description}`."""
-    kind = wanted.get("type")
-    if kind == "text":
+class FormatObject(Struct):
+    """`text.format`, `response_format`, or the `json_schema` in it."""
+
+    type: Json = None
+    name: str | None = None
+    description: str | None = None
+    schema: Json = None
+    strict: bool | None = None
+    json_schema: "FormatObject | None" = None
+
+
+def decode_format(
+    wanted: FormatObject | None, schemas: SchemaChecker, *, param: str, nested: bool = False
+) -> OutputFormat:
+    """Return the format; `nested` if the schema and its name are in `json_schema`."""
+    kind = "text" if wanted is None else wanted.type
+    if wanted is None or kind == "text":
         return PlainText()
     if kind == "json_object":
         return AnyJsonObject()
-    if kind == "json_schema":
-        return _of_schema(wanted, schemas, param=param, schema_param=schema_param)
-    raise InvalidRequest(
-        f"Invalid value: '{kind}'. Supported values are: 'text', 'json_object', and 'json_schema'.",
-        code="invalid_value",
-        param=f"{param}.type",
-    )
+    if kind != "json_schema":
+        raise unknown_value(kind, ("text", "json_object", "json_schema"), param=f"{param}.type")
+    if not nested:
+        return _of_schema(wanted, schemas, param=param)
+    if wanted.json_schema is None:
+        raise missing(f"{param}.json_schema")
+    return _of_schema(wanted.json_schema, schemas, param=f"{param}.json_schema")
 
 
-def _of_schema(wanted: JsonObject, schemas: Schemas, *, param: str, schema_param: str) -> JsonOfSchema:
-    given_name = wanted.get("name")
-    name = check_schema_name(given_name if isinstance(given_name, str) else None, param=f"{param}.name")
-    schema = wanted.get("schema")
+def _of_schema(wanted: FormatObject, schemas: SchemaChecker, *, param: str) -> JsonOfSchema:
+    name = check_schema_name(wanted.name, param=f"{param}.name")
+    schema, strict, schema_param = wanted.schema, wanted.strict is True, f"{param}.schema"
     if not isinstance(schema, dict):
         raise missing(schema_param)
-    strict = wanted.get("strict") is True
     schemas.check(schema, strict=strict, param=schema_param, name=name, use="response_format")
     problem = unreadable(schema)
     if strict and problem is not None:
-        raise InvalidRequest(
-            f"Invalid schema for response_format '{name}': {problem}.", code="invalid_json_schema", param=schema_param
-        )
-    description = wanted.get("description")
-    return JsonOfSchema(
-        name=name,
-        schema=schema,
-        description=description if isinstance(description, str) else None,
-        strict=strict,
-        # What Codex cannot read as a schema, the model is told in words.
-        enforced=strict or (problem is None and is_strict(schema)),
-    )
+        raise SchemaPlace(schema=schema, param=schema_param, name=name, use="response_format").refused(f"{problem}.")
+    # A schema that Codex cannot read is told to the model in words.
+    enforced = strict or (problem is None and strict_schema_error(schema) is None)
+    return JsonOfSchema(name=name, schema=schema, description=wanted.description, strict=strict, enforced=enforced)
 
 
-def check_mentions_json(output: OutputFormat, items: Sequence[Item], instructions: str | None, *, param: str) -> None:
-    """Refuse `json_object` for a conversation that never speaks of JSON, as OpenAI does: the model would not know."""
-    if not isinstance(output, AnyJsonObject):
-        return
-    said = [instructions or ""]
-    said += [
-        part.text for item in items if isinstance(item, Message) for part in item.parts if isinstance(part, TextPart)
-    ]
-    if not any("json" in text.lower() for text in said):
-        raise InvalidRequest(
-            f"'{param}' must contain the word 'json' in some form, to use a format of type 'json_object'.",
-            param=param,
-        )
+def check_schema_name(name: str | None, *, param: str) -> str:
+    """Return the name if OpenAI accepts it for a schema."""
+    if name is None:
+        raise missing(param)
+    if not name:
+        expected = "Expected a string with minimum length 1, but got an empty string instead."
+        raise invalid(param, f"empty string. {expected}", code="empty_string")
+    check_length(name, MAX_SCHEMA_NAME_CHARS, param=param)
+    if not re.fullmatch(NAME_PATTERN, name):
+        expected = f"Expected a string that matches the pattern '{NAME_PATTERN}'."
+        raise invalid(param, f"string does not match pattern. {expected}")
+    return name
 
 
 def encode_format(output: OutputFormat) -> JsonObject:
@@ -84,13 +81,7 @@ def encode_format(output: OutputFormat) -> JsonObject:
             return {"type": "text"}
         case AnyJsonObject():
             return {"type": "json_object"}
-        case JsonOfSchema():
-            return {
-                "type": "json_schema",
-                "name": output.name,
-                "description": output.description,
-                "schema": output.schema,
-                "strict": output.strict,
-            }
+        case JsonOfSchema(name=name, description=about, schema=schema, strict=strict):
+            return {"type": "json_schema", "name": name, "description": about, "schema": schema, "strict": strict}
         case _:
             assert_never(output)

@@ -1,61 +1,49 @@
-"""Lists as OpenAI pages them: `limit`, `order` and `after` in, a page with its first and last id out."""
+"""OpenAI's pagination: `limit`, `order` and `after` in, a page with its first and last id out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from turnbridge.api.shared.parameters import one_of
+from turnbridge.api.shared.validation import invalid
+from turnbridge.engine.records import ItemQuery
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject
 
 # OpenAI's own default and bound.
-USUAL_LIMIT = 20
-HIGHEST_LIMIT = 100
-# More than any list or stream has, and few enough for every reader of numbers.
-MOST_DIGITS = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageQuery:
-    """Which part of a list the client wants."""
-
-    limit: int
-    newest_first: bool
-    after: str | None
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 100
+# More than any list or stream has, and quick to parse.
+MAX_DIGITS = 12
 
 
 def query_number(given: str) -> int | None:
-    """Return a number that stands in a query string; None if it is none, or none that could be meant."""
-    return int(given) if given.isascii() and given.isdigit() and len(given) <= MOST_DIGITS else None
+    """Return a number of a query string; None if it is no number, or out of any range."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS else None
 
 
-def page_query(parameters: Mapping[str, str], *, usual_order: str = "desc") -> PageQuery:
-    """Return what a query string asks for."""
-    given = parameters.get("limit", str(USUAL_LIMIT))
+def page_query(parameters: Mapping[str, str], *, default_order: str = "desc") -> ItemQuery:
+    """Return the page that a query string asks for."""
+    given = parameters.get("limit", str(DEFAULT_LIMIT))
     limit = query_number(given)
-    if limit is None or not 1 <= limit <= HIGHEST_LIMIT:
-        raise InvalidRequest(
-            f"Invalid 'limit': expected a number from 1 to {HIGHEST_LIMIT}, but got '{given}'.",
-            code="invalid_value",
-            param="limit",
-        )
-    order = one_of(parameters.get("order"), ("asc", "desc"), param="order") or usual_order
-    return PageQuery(limit=limit, newest_first=order == "desc", after=parameters.get("after") or None)
+    if limit is None or not 1 <= limit <= MAX_LIMIT:
+        raise invalid("limit", f"expected a number from 1 to {MAX_LIMIT}, but got '{given}'.")
+    order = one_of(parameters.get("order"), ("asc", "desc"), param="order") or default_order
+    return ItemQuery(limit=limit, newest_first=order == "desc", after=parameters.get("after") or None)
 
 
-def page_of(objects: Sequence[JsonObject], query: PageQuery) -> JsonObject:
-    """Return the page of a whole list, which is given oldest first."""
+def page_of(objects: Sequence[JsonObject], query: ItemQuery) -> JsonObject:
+    """Return a page of a whole list, which is given oldest first."""
     ordered = list(reversed(objects)) if query.newest_first else list(objects)
     if query.after is not None:
-        places = [place for place, each in enumerate(ordered) if each["id"] == query.after]
-        if not places:
+        ids = [each["id"] for each in ordered]
+        if query.after not in ids:
             raise unknown_after(query.after)
-        ordered = ordered[places[-1] + 1 :]
+        ordered = ordered[ids.index(query.after) + 1 :]
     return page(ordered[: query.limit], has_more=len(ordered) > query.limit)
 
 
 def unknown_after(after: str | None) -> InvalidRequest:
-    """Return what a page after something that is not in the list is answered with."""
-    return InvalidRequest(f"Invalid 'after': there is no '{after}' in this list.", code="invalid_value", param="after")
+    """Return the refusal of a page after an object that is not in the list."""
+    return invalid("after", f"there is no '{after}' in this list.")
 
 
 def page(objects: Sequence[JsonObject], *, has_more: bool) -> JsonObject:

@@ -1,166 +1,197 @@
-"""Content parts of messages and tool outputs, in the words of both APIs.
+"""Content parts of messages and tool outputs, in the vocabularies of both APIs.
 
-Clients mix the two vocabularies (`text` and `input_text`, `image_url` and `input_image`), so both are read everywhere.
+Clients mix the two (`text` and `input_text`, `image_url` and `input_image`), so both are accepted everywhere.
 """
 
 import base64
+import binascii
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from turnbridge.api.shared.body_budget import MOST_PARTS
-from turnbridge.api.shared.images import check_image_data_url
+from msgspec import Struct
+
+from turnbridge.api.shared.body_budget import MAX_PARTS
+from turnbridge.api.shared.validation import check_length, invalid, invalid_type
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import MOST_PIXELS_IN_ALL
-from turnbridge.turn.items import (
-    FilePart,
-    ImagePart,
-    JsonObject,
-    Part,
-    TextPart,
+from turnbridge.turn.images import (
+    IMAGE_SIZE_LIMIT,
+    MAX_TOTAL_PIXELS,
+    SUPPORTED_IMAGES,
+    excess_of_pixels,
+    image_pixels,
+    image_type,
 )
+from turnbridge.turn.items import FilePart, ImagePart, Part, TextPart
 
 TEXT_TYPES = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
 
-# Codex puts a text in the place of an image with any other detail.
+# Codex replaces an image with any other detail by a text.
 CARRIED_DETAILS = frozenset({"auto", "high", "original"})
 
+# More than any host accepts. Anything longer is slow to parse, and holds its content itself or has no meaning.
+MAX_URL_CHARS = 8192
+# More than any file system accepts.
+MAX_NAME_CHARS = 1024
 
-# More than any host takes. What is longer is slow to be read, and has its content inside, or no meaning.
-LONGEST_URL = 8192
-# More than any file system takes.
-LONGEST_NAME = 1024
-
+# Encoders that wrap lines are common.
 WHITE_SPACE = b" \t\r\n\f\v"
 
 
+class ImageUrl(Struct):
+    """The `image_url` object of Chat Completions."""
+
+    url: str | None = None
+    detail: str | None = None
+
+
+class FileSource(Struct):
+    """A file, inline or by URL."""
+
+    filename: str | None = None
+    file_url: str | None = None
+    file_data: str | None = None
+
+
+class ContentPart(FileSource):
+    """A content part of any type."""
+
+    type: str = "text"
+    text: str | None = None
+    refusal: str | None = None
+    image_url: str | ImageUrl | None = None
+    detail: str | None = None
+    file: FileSource | None = None
+
+
+Content: TypeAlias = str | list[ContentPart | str]
+
+
 class PartsDecoder:
-    """Decodes the parts of one request, and remembers what of them cannot be honoured."""
+    """Decodes the parts of one request, counts them, and lists what of them is ignored."""
 
     def __init__(self) -> None:
         self.ignored: list[str] = []
         self._parts = 0
         self._pixels = 0.0
 
-    def decode(self, content: str | Sequence[JsonObject | str], *, param: str) -> tuple[Part, ...]:
-        """Return the parts of a message's `content`: a string or a list of parts."""
+    def decode(self, content: str | Sequence[ContentPart | str], *, param: str) -> tuple[Part, ...]:
+        """Return the parts of a message's `content`."""
         if isinstance(content, str):
             return (TextPart(text=content),)
         self.count(len(content), param=param)
-        return tuple(self._part(part, f"{param}[{index}]") for index, part in enumerate(content))
+        return tuple(
+            TextPart(text=part) if isinstance(part, str) else self._part(part, f"{param}[{index}]")
+            for index, part in enumerate(content)
+        )
 
     def count(self, parts: int, *, param: str) -> None:
-        """Take note of so many more parts; refuse them if the request has too many."""
+        """Count these parts; refuse them if the request has too many."""
         self._parts += parts
-        if self._parts > MOST_PARTS:
-            raise InvalidRequest(
-                f"Invalid '{param}': the request has more than {MOST_PARTS} content parts. Join some of them.",
-                code="array_above_max_length",
-                param=param,
-            )
+        if self._parts > MAX_PARTS:
+            what = f"the request has more than {MAX_PARTS} content parts. Join some of them."
+            raise invalid(param, what, code="array_above_max_length")
 
-    def _part(self, part: JsonObject | str, param: str) -> Part:
-        if isinstance(part, str):
-            return TextPart(text=part)
-        kind = str(part.get("type", "text"))
-        if kind in TEXT_TYPES:
-            return TextPart(text=_string(part, "text", param))
-        if kind == "refusal":
-            return TextPart(text=_string(part, "refusal", param))
-        if kind in ("image_url", "input_image"):
+    def _part(self, part: ContentPart, param: str) -> Part:
+        if part.type in TEXT_TYPES:
+            return _text(part.text, f"{param}.text")
+        if part.type == "refusal":
+            return _text(part.refusal, f"{param}.refusal")
+        if part.type in ("image_url", "input_image"):
             return self._image(part, param)
-        if kind in ("file", "input_file"):
-            return _file(part, param)
+        if part.type in ("file", "input_file"):
+            return _file(part.file or part, param)
         raise InvalidRequest(
-            f"Content parts of type '{kind}' cannot be carried to Codex. "
+            f"Content parts of type '{part.type}' cannot be carried to Codex. "
             "Text, images (PNG, JPEG, GIF, WebP), text files and PDF files can.",
             code="unsupported_content_part",
             param=f"{param}.type",
         )
 
-    def _image(self, part: JsonObject, param: str) -> ImagePart:
-        source, detail = part.get("image_url"), part.get("detail")
-        if isinstance(source, dict):
-            nested = source
-            source, detail = nested.get("url"), nested.get("detail", detail)
-        if not isinstance(source, str):
+    def _image(self, part: ContentPart, param: str) -> ImagePart:
+        image, detail = part.image_url, part.detail
+        source = image.url if isinstance(image, ImageUrl) else image
+        if isinstance(image, ImageUrl) and image.detail is not None:
+            detail = image.detail
+        if source is None:
             raise InvalidRequest(
                 "An image must be given by `image_url`: uploaded files (`file_id`) are not stored here.",
                 code="unsupported_image_source",
                 param=param,
             )
-        carried = detail if isinstance(detail, str) and detail in CARRIED_DETAILS else None
-        if detail is not None and carried is None:
+        if detail is not None and detail not in CARRIED_DETAILS:
             self.ignored.append(f"{param}.detail")
-        url = self._data_url(source, param) if source[:5].lower() == "data:" else _short_url(source, param)
-        return ImagePart(url=url, detail=carried, param=param)
-
-    def _data_url(self, source: str, param: str) -> str:
+            detail = None
+        if source[:5].lower() != "data:":
+            check_length(source, MAX_URL_CHARS, param=param)
+            return ImagePart(url=source, detail=detail, param=param)
         url, pixels = check_image_data_url(source, param)
         self._pixels += pixels
-        if self._pixels > MOST_PIXELS_IN_ALL:
-            raise InvalidRequest(
-                f"The images of the request have more than {MOST_PIXELS_IN_ALL // 1_000_000} million pixels together. "
-                "Send fewer, or smaller ones.",
-                code="image_too_large",
-                param=param,
-            )
-        return url
+        if self._pixels > MAX_TOTAL_PIXELS:
+            most = f"more than {MAX_TOTAL_PIXELS // 1_000_000} million pixels together"
+            message = f"The images of the request have {most}. Send fewer, or smaller ones."
+            raise InvalidRequest(message, code="image_too_large", param=param)
+        return ImagePart(url=url, detail=detail, param=param)
 
 
-def _file(part: JsonObject, param: str) -> FilePart:
-    source = part.get("file", part)
-    if not isinstance(source, dict):
-        raise _wrong(f"{param}.file", "an object")
-    name = source.get("filename")
-    filename = name if isinstance(name, str) else None
-    if filename is not None and len(filename) > LONGEST_NAME:
-        raise _too_long(f"{param}.filename", LONGEST_NAME, len(filename))
-    url = source.get("file_url")
-    if isinstance(url, str):
-        return FilePart(filename=filename, mime_type=None, url=_short_url(url, param), param=param)
-    data = source.get("file_data")
-    if not isinstance(data, str):
+def _text(text: str | None, param: str) -> TextPart:
+    if text is None:
+        raise invalid_type(param, "a string")
+    return TextPart(text=text)
+
+
+def _file(source: FileSource, param: str) -> FilePart:
+    filename, url = source.filename, source.file_url
+    check_length(filename or "", MAX_NAME_CHARS, param=f"{param}.filename")
+    if url is not None:
+        check_length(url, MAX_URL_CHARS, param=param)
+        return FilePart(filename=filename, mime_type=None, url=url, param=param)
+    if source.file_data is None:
         raise InvalidRequest(
             "A file must be given by `file_data` or `file_url`: uploaded files (`file_id`) are not stored here.",
             code="unsupported_file_source",
             param=param,
         )
-    mime_type, content = _file_data(data, param)
+    data, mime_type = source.file_data, None
+    if data[:5].lower() == "data:":
+        head, _, data = data.partition(",")
+        mime_type = head[5 : 5 + MAX_NAME_CHARS].partition(";")[0] or None
+    try:
+        content = base64.b64decode(_without_white_space(data), validate=True)
+    except ValueError as error:
+        message, place = "`file_data` is not valid base64.", f"{param}.file_data"
+        raise InvalidRequest(message, code="invalid_file_data", param=place) from error
     return FilePart(filename=filename, mime_type=mime_type, data=content, param=param)
 
 
-def _file_data(data: str, param: str) -> tuple[str | None, bytes]:
-    """Return type and content of base64 data, which may stand in a data URL."""
-    mime_type = None
-    if data[:5].lower() == "data:":
-        head, _, data = data.partition(",")
-        mime_type = head[5 : 5 + LONGEST_NAME].partition(";")[0] or None
+def check_image_data_url(url: str, param: str) -> tuple[str, float]:
+    """Return an image's data URL with the MIME type of its bytes and no white space, and its number of pixels."""
+    header, comma, payload = url.partition(",")
+    header = header.strip().lower()
+    if not comma or not header.startswith("data:") or not header.endswith(";base64"):
+        raise _invalid_image_url("does not have the form data:image/png;base64,...", param)
     try:
-        # Some clients wrap their lines.
-        return mime_type, base64.b64decode(data.encode("ascii").translate(None, WHITE_SPACE), validate=True)
+        encoded = _without_white_space(payload)
+        # Four characters stand for three bytes: checked before the bytes are allocated.
+        if len(encoded) * 3 // 4 - encoded[-2:].count(b"=") > IMAGE_SIZE_LIMIT:
+            message = f"The image is larger than {IMAGE_SIZE_LIMIT // 2**20} MB. Send a smaller one."
+            raise InvalidRequest(message, code="image_too_large", param=param)
+        data = binascii.a2b_base64(encoded, strict_mode=True)
     except ValueError as error:
-        raise InvalidRequest(
-            "`file_data` is not valid base64.", code="invalid_file_data", param=f"{param}.file_data"
-        ) from error
+        raise _invalid_image_url("is not valid base64", param) from error
+    mime_type = image_type(data)
+    if mime_type is None:
+        message = f"The data is not an image that the model can read. Send {SUPPORTED_IMAGES}."
+        raise InvalidRequest(message, code="invalid_image_format", param=param)
+    pixels = image_pixels(data)
+    if (problem := excess_of_pixels(pixels)) is not None:
+        raise InvalidRequest(problem, code="image_too_large", param=param)
+    return f"data:{mime_type};base64,{encoded.decode('ascii')}", pixels
 
 
-def _short_url(url: str, param: str) -> str:
-    if len(url) > LONGEST_URL:
-        raise _too_long(param, LONGEST_URL, len(url))
-    return url
+def _without_white_space(encoded: str) -> bytes:
+    return encoded.encode("ascii").translate(None, WHITE_SPACE)
 
 
-def _too_long(param: str, most: int, length: int) -> InvalidRequest:
-    expected = f"Expected a string with maximum length {most}, but got a string with length {length} instead."
-    message = f"Invalid '{param}': string too long. {expected}"
-    return InvalidRequest(message, code="string_above_max_length", param=param)
-
-
-def _string(part: JsonObject, name: str, param: str) -> str:
-    value = part.get(name)
-    if not isinstance(value, str):
-        raise _wrong(f"{param}.{name}", "a string")
-    return value
-
-
-def _wrong(param: str, wanted: str) -> InvalidRequest:
-    return InvalidRequest(f"Invalid type for '{param}': expected {wanted}.", code="invalid_type", param=param)
+def _invalid_image_url(what: str, param: str) -> InvalidRequest:
+    message = f"The image's data URL {what}. Send data:<type>;base64,<data> or an https URL."
+    return InvalidRequest(message, code="invalid_image_url", param=param)

@@ -1,28 +1,61 @@
-"""Tools and the choice among them, in the words of both APIs: nested or flat, current or legacy."""
+"""Tools and `tool_choice`, in the vocabularies of both APIs: nested or flat, current or legacy."""
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from turnbridge.api.shared.schema_budget import Schemas
-from turnbridge.api.shared.validation import check_length, missing
+from turnbridge.api.shared.parameters import one_of, unknown_value
+from turnbridge.api.shared.schema_budget import SchemaChecker
+from turnbridge.api.shared.validation import check_length, convert, missing
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import Tool, WebSearch
 
-T = TypeVar("T")
-
-# What a function without parameters takes.
+# The parameters of a function that declares none.
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
 
-# OpenAI takes 128. Clients with many MCP servers have some hundreds.
-MOST_TOOLS = 1024
+# OpenAI accepts 128. Clients with many MCP servers have some hundreds.
+MAX_TOOLS = 1024
 
-# A tuple: clients may send anything as a type, also what cannot be looked up in a set.
+# A tuple: a type may be any JSON, also what is not hashable.
 WEB_SEARCH_TYPES = ("web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11")
 CONTEXT_SIZES = ("low", "medium", "high")
+MODES = ("auto", "required")
+
+
+class Function(Struct):
+    """A function, flat or nested."""
+
+    name: str | None = None
+    description: str | None = None
+    parameters: Json = None
+    strict: bool | None = None
+
+
+class ToolObject(Function):
+    """A declared tool, or a choice among them: flat as in Responses, or nested as in Chat Completions."""
+
+    type: Json = None
+    function: Function | None = None
+    mode: Json = None
+    tools: list["ToolObject"] | None = None
+    allowed_tools: "ToolObject | None" = None
+
+
+class WebSearchFilters(Struct):
+    """`filters` of a web search."""
+
+    allowed_domains: list[str] | None = None
+
+
+class WebSearchOptions(Struct):
+    """A web search tool, or `web_search_options`."""
+
+    search_context_size: Json = None
+    user_location: JsonObject | None = None
+    filters: WebSearchFilters | None = None
+    external_web_access: bool | None = None
 
 
 class ToolUse(Struct, frozen=True, kw_only=True):
@@ -33,82 +66,64 @@ class ToolUse(Struct, frozen=True, kw_only=True):
     must_call: bool = False
 
 
-def decode_tools(declared: Sequence[JsonObject], choice: str | JsonObject | None, schemas: Schemas) -> ToolUse:
-    """Return what may be called, once the client's choice has been applied to what it declared."""
-    check_length(declared, MOST_TOOLS, param="tools")
-    tools: list[Tool] = []
+def decode_tools(
+    declared: Sequence[JsonObject] | None,
+    choice: str | JsonObject | None,
+    schemas: SchemaChecker,
+    *,
+    legacy: bool = False,
+) -> ToolUse:
+    """Return the declared tools that the client's choice allows; `legacy` are `functions` and `function_call`."""
+    place, choice_param = ("functions", "function_call") if legacy else ("tools", "tool_choice")
+    check_length(declared or (), MAX_TOOLS, param=place)
+    tools: dict[str, Tool] = {}
     web_search: WebSearch | None = None
-    for index, tool in enumerate(declared):
-        param = f"tools[{index}]"
-        kind = tool.get("type")
-        if kind == "function":
-            tools.append(_function(tool, param, schemas))
-        elif kind in WEB_SEARCH_TYPES:
-            web_search = decode_web_search(tool, param=param)
+    for index, given in enumerate(declared or ()):
+        param = f"{place}[{index}]"
+        tool = convert(given, ToolObject, param=param)
+        if legacy or tool.type == "function":
+            decoded = _function(tool, param, schemas)
+            if decoded.name in tools:
+                message = f"Two tools are named '{decoded.name}'."
+                raise InvalidRequest(message, code="duplicate_tool_name", param="tools")
+            tools[decoded.name] = decoded
+        elif tool.type in WEB_SEARCH_TYPES:
+            web_search = decode_web_search(convert(given, WebSearchOptions, param=param), param=param)
         else:
-            raise InvalidRequest(
-                f"Tools of type '{kind}' cannot be carried to Codex. Functions and 'web_search' can.",
-                code="unsupported_tool",
-                param=f"{param}.type",
-            )
-    _refuse_doubles(tools)
-    return _apply(choice, tools, web_search)
+            message = f"Tools of type '{tool.type}' cannot be carried to Codex. Functions and 'web_search' can."
+            raise InvalidRequest(message, code="unsupported_tool", param=f"{param}.type")
+    if legacy and isinstance(choice, dict) and choice.get("name"):
+        choice = {**choice, "type": "function"}
+    return _apply(choice, tools, web_search, choice_param)
 
 
-def decode_functions(functions: Sequence[JsonObject], choice: str | JsonObject | None, schemas: Schemas) -> ToolUse:
-    """Return the same for the legacy `functions` and `function_call`."""
-    check_length(functions, MOST_TOOLS, param="functions")
-    tools = [_function(function, f"functions[{index}]", schemas) for index, function in enumerate(functions)]
-    _refuse_doubles(tools)
-    named = choice.get("name") if isinstance(choice, dict) else None
-    return _apply({"type": "function", "name": named} if named else choice, tools, None, param="function_call")
-
-
-def decode_web_search(wanted: JsonObject, *, param: str) -> WebSearch:
-    """Return how the web is to be searched."""
-    location = wanted.get("user_location")
-    approximate = location.get("approximate", location) if isinstance(location, dict) else {}
-    places = approximate if isinstance(approximate, dict) else {}
-    filters = wanted.get("filters")
-    domains = filters.get("allowed_domains") if isinstance(filters, dict) else None
-    size = wanted.get("search_context_size")
-    if size is not None and size not in CONTEXT_SIZES:
-        raise InvalidRequest(
-            f"Invalid value: '{size}'. Supported values are: 'low', 'medium', and 'high'.",
-            code="invalid_value",
-            param=f"{param}.search_context_size",
-        )
+def decode_web_search(options: WebSearchOptions, *, param: str) -> WebSearch:
+    """Return the options of a web search."""
+    location = options.user_location or {}
+    nested = location.get("approximate", location)
+    places = nested if isinstance(nested, dict) else {}
+    domains = options.filters.allowed_domains if options.filters is not None else None
     return WebSearch(
-        context_size=size if isinstance(size, str) else None,
-        allowed_domains=tuple(str(domain) for domain in domains) if isinstance(domains, list) else (),
+        context_size=one_of(options.search_context_size, CONTEXT_SIZES, param=f"{param}.search_context_size"),
+        allowed_domains=tuple(domains or ()),
         location={key: value for key, value in places.items() if isinstance(value, str) and key != "type"},
-        live=wanted.get("external_web_access") is not False,
+        live=options.external_web_access is not False,
     )
 
 
-def _function(tool: JsonObject, param: str, schemas: Schemas) -> Tool:
-    nested = tool.get("function")
-    function, place = (nested, f"{param}.function") if isinstance(nested, dict) else (tool, param)
-    name = function.get("name")
-    if not isinstance(name, str) or not name:
+def _function(tool: ToolObject, param: str, schemas: SchemaChecker) -> Tool:
+    function, place = (tool, param) if tool.function is None else (tool.function, f"{param}.function")
+    name, strict, param = function.name, function.strict is True, f"{place}.parameters"
+    if not name:
         raise missing(f"{place}.name")
-    description = _optional(function, "description", str, "a string", place)
-    strict = _optional(function, "strict", bool, "a boolean", place) is True
-    parameters = function.get("parameters")
-    schema = NO_PARAMETERS if parameters is None else parameters
-    schemas.check(schema, strict=strict, param=f"{place}.parameters", name=name, use="function")
-    if isinstance(schema, dict):
-        _check_takes_objects(schema, name, f"{place}.parameters")
-    return Tool(
-        name=name,
-        description=description or "",
-        parameters=schema if isinstance(schema, dict) else NO_PARAMETERS,
-        strict=strict,
-    )
+    given = NO_PARAMETERS if function.parameters is None else function.parameters
+    schema = schemas.check(given, strict=strict, param=param, name=name, use="function")
+    _check_allows_objects(schema, name, param)
+    return Tool(name=name, description=function.description or "", parameters=schema, strict=strict)
 
 
-def _check_takes_objects(schema: JsonObject, name: str, param: str) -> None:
-    """Refuse parameters that are no object by their own word; what is only implied, the provider judges."""
+def _check_allows_objects(schema: JsonObject, name: str, param: str) -> None:
+    """Refuse parameters that explicitly exclude objects; the provider judges what is only implied."""
     kind, values = schema.get("type"), schema.get("enum", [schema["const"]] if "const" in schema else [{}])
     if kind is not None and "object" not in (kind if isinstance(kind, list) else [kind]):
         found = f"'type: {json.dumps(kind)}'"
@@ -116,91 +131,50 @@ def _check_takes_objects(schema: JsonObject, name: str, param: str) -> None:
         found = "values that are none"
     else:
         return
-    raise InvalidRequest(
-        f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got {found}.",
-        code="invalid_function_parameters",
-        param=param,
-    )
+    message = f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got {found}."
+    raise InvalidRequest(message, code="invalid_function_parameters", param=param)
 
 
-def _optional(function: JsonObject, name: str, kind: type[T], wanted: str, place: str) -> T | None:
-    """Return a field of a function that may be missing or null, and is of this type if it is not."""
-    value = function.get(name)
-    if value is not None and not isinstance(value, kind):
-        where = f"{place}.{name}"
-        raise InvalidRequest(f"Invalid type for '{where}': expected {wanted}.", code="invalid_type", param=where)
-    return value
-
-
-def _refuse_doubles(tools: Iterable[Tool]) -> None:
-    seen: set[str] = set()
-    for tool in tools:
-        if tool.name in seen:
-            raise InvalidRequest(f"Two tools are named '{tool.name}'.", code="duplicate_tool_name", param="tools")
-        seen.add(tool.name)
-
-
-def _apply(
-    choice: str | JsonObject | None,
-    tools: list[Tool],
-    web_search: WebSearch | None,
-    *,
-    param: str = "tool_choice",
-) -> ToolUse:
+def _apply(choice: str | JsonObject | None, tools: dict[str, Tool], search: WebSearch | None, param: str) -> ToolUse:
+    every = ToolUse(tools=tuple(tools.values()), web_search=search, must_call=choice == "required")
     if choice is None or choice == "auto":
-        return ToolUse(tools=tuple(tools), web_search=web_search)
+        return every
     if choice == "none":
         return ToolUse()
-    if not tools and web_search is None:
+    if not tools and search is None:
         raise InvalidRequest(f"'{param}' is only allowed when tools are specified.", code="invalid_value", param=param)
     if choice == "required":
-        return ToolUse(tools=tuple(tools), web_search=web_search, must_call=True)
-    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        return _allowed(choice, tools, web_search, param)
-    if isinstance(choice, dict) and choice.get("type") == "function":
-        return ToolUse(tools=(_named(tools, _name_in(choice), param),), must_call=True)
-    raise InvalidRequest(
-        f"Invalid '{param}'. Supported are 'none', 'auto', 'required', a function by its name, and 'allowed_tools'.",
-        code="invalid_value",
-        param=param,
-    )
+        return every
+    chosen = convert(choice, ToolObject, param=param) if isinstance(choice, dict) else ToolObject()
+    if chosen.type == "allowed_tools":
+        return _allowed(chosen, tools, search, param)
+    if chosen.type == "function":
+        return ToolUse(tools=_named([chosen], tools, param), must_call=True)
+    kinds = "'none', 'auto', 'required', a function by its name, and 'allowed_tools'"
+    raise InvalidRequest(f"Invalid '{param}'. Supported are {kinds}.", code="invalid_value", param=param)
 
 
-def _allowed(choice: JsonObject, tools: list[Tool], web_search: WebSearch | None, param: str) -> ToolUse:
-    nested = choice.get("allowed_tools")
-    allowed, place = (nested, f"{param}.allowed_tools") if isinstance(nested, dict) else (choice, param)
-    mode, listed = allowed.get("mode"), allowed.get("tools")
-    if mode not in ("auto", "required"):
-        raise InvalidRequest(
-            f"Invalid value: '{mode}'. Supported values are: 'auto' and 'required'.",
-            code="invalid_value",
-            param=f"{place}.mode",
-        )
-    if not isinstance(listed, list) or not listed:
+def _allowed(choice: ToolObject, tools: dict[str, Tool], search: WebSearch | None, param: str) -> ToolUse:
+    nested = choice.allowed_tools
+    allowed, place = (choice, param) if nested is None else (nested, f"{param}.allowed_tools")
+    if allowed.mode not in MODES:
+        raise unknown_value(allowed.mode, MODES, param=f"{place}.mode")
+    if not allowed.tools:
         raise missing(f"{place}.tools")
-    searches = [isinstance(tool, dict) and tool.get("type") in WEB_SEARCH_TYPES for tool in listed]
-    functions = [tool for tool, is_search in zip(listed, searches, strict=True) if not is_search]
-    if any(searches) and web_search is None:
-        raise InvalidRequest(
-            "Tool choice 'web_search' not found in 'tools' parameter.", code="invalid_value", param=param
-        )
-    return ToolUse(
-        tools=tuple(_named(tools, name, param) for name in dict.fromkeys(map(_name_in, functions))),
-        web_search=web_search if any(searches) else None,
-        must_call=mode == "required",
-    )
+    functions = [tool for tool in allowed.tools if tool.type not in WEB_SEARCH_TYPES]
+    searches = len(functions) < len(allowed.tools)
+    if searches and search is None:
+        raise _not_found("web_search", param)
+    must_call = allowed.mode == "required"
+    return ToolUse(tools=_named(functions, tools, param), web_search=search if searches else None, must_call=must_call)
 
 
-def _name_in(reference: Json) -> str | None:
-    if not isinstance(reference, dict):
-        return None
-    nested = reference.get("function", reference)
-    name = nested.get("name") if isinstance(nested, dict) else None
-    return name if isinstance(name, str) else None
+def _named(references: Sequence[ToolObject], tools: dict[str, Tool], param: str) -> tuple[Tool, ...]:
+    names = dict.fromkeys((reference.function or reference).name for reference in references)
+    if unknown := [name for name in names if name is None or name not in tools]:
+        raise _not_found(unknown[0], param)
+    return tuple(tools[name] for name in names if name is not None)
 
 
-def _named(tools: list[Tool], name: str | None, param: str) -> Tool:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    raise InvalidRequest(f"Tool choice '{name}' not found in 'tools' parameter.", code="invalid_value", param=param)
+def _not_found(name: str | None, param: str) -> InvalidRequest:
+    return InvalidRequest(f"Tool choice '{name}' not found in 'tools' parameter.", code="invalid_value", param=param)

@@ -1,4 +1,4 @@
-"""A client's JSON → typed values, with every mistake told as OpenAI tells it: what is wrong, and where."""
+"""A client's JSON → typed values, and the errors that OpenAI answers invalid ones with: what is wrong, and where."""
 
 import codecs
 import functools
@@ -18,19 +18,15 @@ _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
 
 def parse_body(body: bytes) -> JsonObject:
     """Return the request's JSON object."""
+    problem = "We could not parse the JSON body of your request"
     try:
-        # Some programs on Windows begin every text with that mark.
+        # Some programs on Windows begin every text with a byte order mark.
         value: Json = msgspec.json.decode(body.removeprefix(codecs.BOM_UTF8))
     except UnicodeDecodeError as error:
-        raise InvalidRequest(
-            "We could not parse the JSON body of your request: it is not UTF-8. Send it in that encoding.",
-            code="invalid_json",
-        ) from error
+        message = f"{problem}: it is not UTF-8. Send it in that encoding."
+        raise InvalidRequest(message, code="invalid_json") from error
     except msgspec.DecodeError as error:
-        raise InvalidRequest(
-            f"We could not parse the JSON body of your request: {error}. The API expects a JSON object.",
-            code="invalid_json",
-        ) from error
+        raise InvalidRequest(f"{problem}: {error}. The API expects a JSON object.", code="invalid_json") from error
     except RecursionError:
         raise InvalidRequest("The JSON body of your request is nested too deeply.", code="invalid_json") from None
     if not isinstance(value, dict):
@@ -39,39 +35,30 @@ def parse_body(body: bytes) -> JsonObject:
 
 
 def convert(value: Json, shape: type[T], *, param: str = "") -> T:
-    """Return `value` as `shape`; `param` is where the value stands in the request."""
+    """Return `value` as `shape`; `param` is its place in the request."""
     try:
         converted = msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error), param) from error
+        raise _conversion_error(str(error), param) from error
     if isinstance(value, dict) and isinstance(converted, msgspec.Struct):
-        _refuse_decimals(value, type(converted), param)
+        # msgspec accepts 100.0 as an integer, OpenAI does not.
+        for name in _integer_fields(type(converted)):
+            if isinstance(value.get(name), float):
+                place = f"{param}.{name}" if param else name
+                raise invalid_type(place, "an integer, but got a decimal number instead")
     return converted
 
 
 @functools.cache
-def _integers(shape: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the fields of a shape that are integers."""
+def _integer_fields(shape: type[msgspec.Struct]) -> tuple[str, ...]:
     fields = msgspec.structs.fields(shape)
     return tuple(field.encode_name for field in fields if field.type in (int, int | None))
 
 
-def _refuse_decimals(value: JsonObject, shape: type[msgspec.Struct], param: str) -> None:
-    """Refuse 100.0 where an integer is wanted, as OpenAI does: msgspec takes it for 100."""
-    for name in _integers(shape):
-        if isinstance(value.get(name), float):
-            where = f"{param}.{name}" if param else name
-            raise InvalidRequest(
-                f"Invalid type for '{where}': expected an integer, but got a decimal number instead.",
-                code="invalid_type",
-                param=where,
-            )
-
-
 def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type[msgspec.Struct]) -> list[str]:
-    """Return the names in `body` that `shape` does not know and that carry a value.
+    """Return the names in `body` that `shape` does not have and whose value is not null.
 
-    `inside` are the shapes of objects in it. What is switched off counts, too: it may be on by default.
+    `inside` are the shapes of objects in it. False counts as a value: the default may be true.
     """
     known = shape.__struct_encode_fields__
     unknown = [name for name, value in body.items() if name not in known and value is not None]
@@ -82,28 +69,40 @@ def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type
     return unknown
 
 
-def check_length(values: Sequence[object], most: int, *, param: str) -> None:
-    """Refuse a list that is longer than any honest client's."""
-    if len(values) > most:
-        raise InvalidRequest(
-            f"Invalid '{param}': array too long. Expected an array with maximum length {most}, "
-            f"but got an array with length {len(values)} instead.",
-            code="array_above_max_length",
-            param=param,
-        )
+def check_length(value: Sequence[object], most: int, *, param: str) -> None:
+    """Refuse a list or a string that is too long."""
+    if len(value) > most:
+        kind, one = ("string", "a string") if isinstance(value, str) else ("array", "an array")
+        expected = f"Expected {one} with maximum length {most}, but got {one} with length {len(value)} instead."
+        raise invalid(param, f"{kind} too long. {expected}", code=f"{kind}_above_max_length")
 
 
 def missing(param: str) -> InvalidRequest:
-    """Return the refusal of a request that lacks something."""
+    """Return the refusal of a request without a required parameter."""
     return InvalidRequest(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)
 
 
-def _invalid(complaint: str, param: str) -> InvalidRequest:
+def invalid(param: str, what: str, *, code: str = "invalid_value") -> InvalidRequest:
+    """Return the refusal of a parameter's value."""
+    return InvalidRequest(f"Invalid '{param}': {what}", code=code, param=param)
+
+
+def invalid_type(param: str, expected: str) -> InvalidRequest:
+    """Return the refusal of a value of the wrong type."""
+    return InvalidRequest(f"Invalid type for '{param}': expected {expected}.", code="invalid_type", param=param)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text that an error repeats, cut after so many characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _conversion_error(complaint: str, param: str) -> InvalidRequest:
+    """Return msgspec's error in OpenAI's words."""
     what, _, place = complaint.partition(" - at `")
     path = place.removesuffix("`").removeprefix("key in ").removeprefix("$")
     where = f"{param}{path}" if param else path.lstrip(".")
     if lacking := _MISSING.match(what):
         return missing(f"{where}.{lacking['name']}" if where else lacking["name"])
-    kind = "invalid_type" if what.startswith("Expected `") and "got" in what else "invalid_value"
-    label = "type" if kind == "invalid_type" else "value"
-    return InvalidRequest(f"Invalid {label} for '{where}': {what}.", code=kind, param=where or None)
+    label = "type" if what.startswith("Expected `") and "got" in what else "value"
+    return InvalidRequest(f"Invalid {label} for '{where}': {what}.", code=f"invalid_{label}", param=where or None)

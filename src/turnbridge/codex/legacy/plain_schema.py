@@ -7,7 +7,7 @@ value that is made from it must be checked against the schema itself.
 from typing import NamedTuple
 
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.turn.json_schema import target
+from turnbridge.turn.json_schema import resolve_reference
 
 # How many schemas may apply one inside the other to the same value: people write two or three.
 MOST_STEPS = 30
@@ -71,7 +71,7 @@ class _Reader:
         if not isinstance(reference, str) or reference in self._followed:
             return []
         self._followed.add(reference)
-        return [target(self._root, reference)]
+        return [resolve_reference(self._root, reference)]
 
     def _chosen(self, schema: JsonObject) -> list[Json]:
         chosen: list[Json] = []

@@ -2,7 +2,7 @@
 
 from openai.types import Model as OfficialModel
 
-from turnbridge.api.shared.model_list import model_list, model_object
+from turnbridge.api.models import model_object
 from turnbridge.engine.ports import Model
 
 MODEL = Model(
@@ -41,7 +41,5 @@ def test_a_model_bears_the_name_that_the_client_gave_it() -> None:
     assert model_object(MODEL, name="my-alias") == {**model_object(MODEL), "id": "my-alias"}
 
 
-def test_the_official_client_reads_the_list() -> None:
-    listed = model_list([model_object(MODEL)])
-    assert listed == {"object": "list", "data": [model_object(MODEL)]}
+def test_the_official_client_reads_a_model() -> None:
     assert OfficialModel.model_validate(model_object(MODEL), strict=True).to_dict() == model_object(MODEL)
