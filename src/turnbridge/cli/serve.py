@@ -15,20 +15,9 @@ from typing import NamedTuple
 
 import click
 
-from turnbridge.bootstrap import (
-    KEY_FILE,
-    Gateway,
-    running_gateway,
-    stored_key,
-    trace_path,
-)
+from turnbridge.bootstrap import KEY_FILE, Gateway, running_gateway, stored_key, trace_path
 from turnbridge.cli.banner import Greeting, say, shown_key
-from turnbridge.cli.refusal import (
-    EXIT_UNAVAILABLE,
-    refuse,
-    usable_settings,
-    warn,
-)
+from turnbridge.cli.refusal import EXIT_UNAVAILABLE, refuse, usable_settings, warn
 from turnbridge.codex.setup import login_command
 from turnbridge.logs.setup import conceal, configure_logging
 from turnbridge.scripted_model.persona import respond

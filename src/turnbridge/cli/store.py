@@ -17,12 +17,7 @@ from click.exceptions import Exit
 
 from turnbridge.cli.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.settings.fields import Settings
-from turnbridge.store.open import (
-    SqlStore,
-    open_store,
-    sqlite_file,
-    store_url,
-)
+from turnbridge.store.open import SqlStore, open_store, sqlite_file, store_url
 from turnbridge.turn.errors import GatewayError
 
 T = TypeVar("T")

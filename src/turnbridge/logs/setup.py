@@ -19,13 +19,7 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from turnbridge.logs.output import LogOutput
-from turnbridge.logs.redaction import (
-    REDACTED,
-    SECRET_NAME,
-    OwnKeys,
-    one_line,
-    shortened,
-)
+from turnbridge.logs.redaction import REDACTED, SECRET_NAME, OwnKeys, one_line, shortened
 
 FLAT = frozenset({str, int, float, bool, type(None)})
 """Types of values that hold no names of their own."""

@@ -160,10 +160,7 @@ class GuardedFetcher:
         host = b"[%b]" % target.host if b":" in target.host else target.host
         pool = await self._pool()
         async with pool.stream(
-            "GET",
-            target,
-            headers=[(b"host", host), *_HEADERS],
-            extensions={"timeout": {"connect": CONNECT_SECONDS}},
+            "GET", target, headers=[(b"host", host), *_HEADERS], extensions={"timeout": {"connect": CONNECT_SECONDS}}
         ) as response:
             headers = {name.lower(): value.decode("utf-8", "replace") for name, value in response.headers}
             if response.status in _REDIRECTS and b"location" in headers:

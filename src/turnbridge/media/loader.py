@@ -10,27 +10,11 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from turnbridge.engine.ports import Helpers
-from turnbridge.media.fetch import (
-    Fetched,
-    FetchFailed,
-    FetchLimits,
-    FetchTooLarge,
-    GuardedFetcher,
-)
+from turnbridge.media.fetch import Fetched, FetchFailed, FetchLimits, FetchTooLarge, GuardedFetcher
 from turnbridge.media.pdf import MOST_PAGES, PdfReader
-from turnbridge.media.ssrf_guard import (
-    AddressCheck,
-    Resolver,
-    is_public,
-    resolve,
-)
+from turnbridge.media.ssrf_guard import AddressCheck, Resolver, is_public, resolve
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import (
-    SUPPORTED_IMAGES,
-    excess_of_pixels,
-    image_pixels,
-    image_type,
-)
+from turnbridge.turn.images import SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
 from turnbridge.turn.items import FilePart
 
 
@@ -49,10 +33,7 @@ class HttpMediaLoader:
     ) -> None:
         self._pdf = PdfReader(pdf_helpers, pages=pdf_pages)
         self._fetcher = GuardedFetcher(
-            limits=fetch_limits or FetchLimits(),
-            resolver=resolver,
-            allowed=allowed,
-            ssl_context=ssl_context,
+            limits=fetch_limits or FetchLimits(), resolver=resolver, allowed=allowed, ssl_context=ssl_context
         )
 
     async def aclose(self) -> None:

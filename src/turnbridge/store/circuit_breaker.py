@@ -10,13 +10,7 @@ from typing import TypeVar
 
 import structlog
 
-from turnbridge.store.database import (
-    UNAVAILABLE,
-    Database,
-    Transaction,
-    Work,
-    unavailable,
-)
+from turnbridge.store.database import UNAVAILABLE, Database, Transaction, Work, unavailable
 from turnbridge.store.schema import migrate
 from turnbridge.turn.errors import BackendUnavailable
 

@@ -4,13 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnbridge.engine.records import (
-    ConversationRecord,
-    History,
-    ItemPage,
-    ItemQuery,
-    KeptItem,
-)
+from turnbridge.engine.records import ConversationRecord, History, ItemPage, ItemQuery, KeptItem
 from turnbridge.store.database import Transaction
 from turnbridge.store.segments import (
     CHAIN,

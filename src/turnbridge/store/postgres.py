@@ -7,14 +7,7 @@ from typing import TypeVar
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from turnbridge.store.database import (
-    Dialect,
-    Transaction,
-    Value,
-    Work,
-    bound,
-    failures_told,
-)
+from turnbridge.store.database import Dialect, Transaction, Value, Work, bound, failures_told
 
 T = TypeVar("T")
 

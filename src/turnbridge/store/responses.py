@@ -4,31 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnbridge.engine.records import (
-    CANCELLED,
-    RUNNING,
-    History,
-    ItemPage,
-    ItemQuery,
-    KeptItem,
-    ResponseRecord,
-)
+from turnbridge.engine.records import CANCELLED, RUNNING, History, ItemPage, ItemQuery, KeptItem, ResponseRecord
 from turnbridge.store.conversations import append_segment, extend_conversation
-from turnbridge.store.database import (
-    NOW,
-    Transaction,
-    kept_text,
-)
-from turnbridge.store.segments import (
-    INPUTS,
-    Part,
-    add_outputs,
-    add_segment,
-    decoded,
-    history,
-    items_page,
-    outputs_of,
-)
+from turnbridge.store.database import NOW, Transaction, kept_text
+from turnbridge.store.segments import INPUTS, Part, add_outputs, add_segment, decoded, history, items_page, outputs_of
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 

@@ -4,12 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from turnbridge.engine.records import (
-    History,
-    ItemPage,
-    ItemQuery,
-    KeptItem,
-)
+from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem
 from turnbridge.store.database import Database, Transaction, Value, kept_text
 from turnbridge.turn.items import JsonObject
 

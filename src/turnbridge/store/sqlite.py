@@ -20,15 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from turnbridge.store.database import (
-    CLOCK,
-    Dialect,
-    Transaction,
-    Value,
-    Work,
-    bound,
-    failures_told,
-)
+from turnbridge.store.database import CLOCK, Dialect, Transaction, Value, Work, bound, failures_told
 
 T = TypeVar("T")
 
@@ -52,7 +44,7 @@ SQLITE_CLOCK = "((julianday('now') - 2440587.5) * 86400.0)"
 VACUUM = ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
 DIALECT = Dialect(
     # A key that was used once is not given again: a stale reference must not lead to somebody else's segment.
-    names={"key": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"},
+    names={"key": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"}
 )
 
 

@@ -81,10 +81,7 @@ class AllowOrigins:
 
 
 def _preflight_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    headers = [
-        (b"access-control-allow-methods", ALLOWED_METHODS),
-        (b"access-control-max-age", PREFLIGHT_SECONDS),
-    ]
+    headers = [(b"access-control-allow-methods", ALLOWED_METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
     asked = header_value(scope, b"access-control-request-headers") or b""
     names = [name for part in asked.split(b",") if HEADER_TOKEN.fullmatch(name := part.strip())]
     if names:

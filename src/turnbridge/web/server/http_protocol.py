@@ -17,12 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from turnbridge.api.shared.errors import error_headers, error_object, status_of
-from turnbridge.turn.errors import (
-    GatewayError,
-    GatewayOverloaded,
-    HeadersTooLarge,
-    InvalidRequest,
-)
+from turnbridge.turn.errors import GatewayError, GatewayOverloaded, HeadersTooLarge, InvalidRequest
 from turnbridge.web.http import encoded
 from turnbridge.web.server.connection_limits import MOST_LINGERING, MOST_PIPELINING, ConnectionLimits
 
