@@ -44,8 +44,8 @@ NO_ANSWER = "The store cannot be used: it does not answer"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the store give up sooner: it is the same however long it waits."""
-    monkeypatch.setattr(guarded, "PATIENCE_S", 0.6)
-    monkeypatch.setattr(guarded, "DOUBT_S", 0.3)
+    monkeypatch.setattr(guarded, "TIMEOUT_S", 0.6)
+    monkeypatch.setattr(guarded, "PROBE_AFTER_S", 0.3)
     monkeypatch.setattr(guarded, "RETRY_S", 0.05)
 
 
@@ -129,7 +129,7 @@ async def test_work_that_takes_too_long_is_given_up_alone(url: str, gateway_stor
     with capture_logs() as logs:
         with pytest.raises(BackendUnavailable, match=NO_ANSWER):
             await database.read(lambda tx: tx.execute(endless))
-        assert not database.away
+        assert not database.circuit_open
         await say(gateway_store, "r1", ["c"], ["d"])
         assert await names_of(gateway_store, "before") == (["a"], ["b"])
     assert logs == []
@@ -140,9 +140,9 @@ async def test_work_that_takes_too_long_is_given_up_alone(url: str, gateway_stor
 async def test_upkeep_may_take_longer_than_a_request_waits(
     url: str, gateway_store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded, "PATIENCE_S", 0.02)
-    monkeypatch.setattr(guarded, "DOUBT_S", 0.01)
-    upkeep = gateway_store.unhurried()
+    monkeypatch.setattr(guarded, "TIMEOUT_S", 0.02)
+    monkeypatch.setattr(guarded, "PROBE_AFTER_S", 0.01)
+    upkeep = gateway_store.for_maintenance()
     slow = SLOW["sqlite" if sqlite_file(url) else "postgres"]
     await upkeep._database.read(lambda tx: tx.execute(slow))
     monkeypatch.undo()
