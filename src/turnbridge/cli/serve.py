@@ -22,7 +22,7 @@ from turnbridge.codex.setup import login_command
 from turnbridge.logs.setup import conceal, configure_logging
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
-from turnbridge.settings.fields import Settings, complaints
+from turnbridge.settings.fields import Settings, unknown_settings
 from turnbridge.web.server.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.server.http_server import HttpServer, fastest_loop
 
@@ -47,8 +47,8 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
     _stand_in_for_closed_streams()
     settings = usable_settings(PROXY_HOST=host, PORT=port)
     configure_logging(settings.log_level)
-    for complaint in complaints(os.environ):
-        warn(complaint)
+    for warning in unknown_settings(os.environ):
+        warn(warning)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
         refuse("PROXY_API_KEY holds no key. Set one, or several with commas; if it is unset, the gateway makes one.")
     address = _address(settings.host, settings.port)
