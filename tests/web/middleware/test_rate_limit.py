@@ -295,7 +295,7 @@ async def test_a_replica_counts_alone_while_it_cannot_reach_the_redis(server: Re
 
 
 async def test_a_redis_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbridge.web.middleware.rate_limit.STORAGE_PATIENCE_S", 0.05)
+    monkeypatch.setattr("turnbridge.web.middleware.rate_limit.STORAGE_TIMEOUT_S", 0.05)
     with socket.socket() as silent, capture_logs() as logs:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
