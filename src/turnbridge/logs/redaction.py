@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 REDACTED = "[redacted]"
 
+# Parts of the names of secrets. `token` only at the end: `input_tokens` is a count.
 SECRET_WORDS = r"authorization|api[-_]?key|secret|passw(?:or)?d|cookie|credential|private[-_]?key|bearer|token\b"
-"""Parts of the names of secrets. `token` only at the end: `input_tokens` is a count."""
-
 SECRET_NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
 
 KEY_LOOKS = (
@@ -24,22 +23,18 @@ KEY_LOOKS = (
 )
 """Patterns of keys."""
 
+# A text without any of these contains no such key; searching for them is ten times as fast.
 KEY_SIGNS = ("sk-", ".eyj", "bearer")
-"""A text without any of these contains no such key; searching for them is ten times as fast."""
-
+# The only ASCII control character that JSON does not escape.
 DELETE = "\x7f"
-"""The only ASCII control character that JSON does not escape."""
-
 PIECE_CHARACTERS = 64 * 1024
 
+# A shorter key of the gateway could be an ordinary word, and is only redacted in fields for keys.
 SHORTEST_KEY = 8
-"""A shorter key of the gateway could be an ordinary word, and is only redacted in fields for keys."""
-
+# A long key is recognised by its first characters, since it may have been truncated.
 LONGEST_SIGN = 64
-"""A long key is recognised by its first characters, since it may have been truncated."""
-
+# The rest of a long key.
 CUT_REST = r"""[^\s"',]*"""
-"""The rest of a long key."""
 
 
 class OwnKeys:

@@ -21,23 +21,18 @@ from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 from turnbridge.logs.output import LogOutput
 from turnbridge.logs.redaction import REDACTED, SECRET_NAME, OwnKeys, one_line, shortened
 
+# Types of values without names of their own.
 FLAT = frozenset({str, int, float, bool, type(None)})
-"""Types of values without names of their own."""
-
+# The names of log fields are few; the bound is for names that come from data.
 CACHED_NAMES = 1024
-"""The names of log fields are few; the bound is for names that come from data."""
-
+# Maximum length of a line; ordinary ones have 600 bytes.
 MOST_LINE_BYTES = 16 * 1024
-"""Maximum length of a line; ordinary ones have 600 bytes."""
-
+# Maximum length of each value in a line that would be too long.
 MOST_VALUE_CHARACTERS = 2048
-"""Maximum length of each value in a line that would be too long."""
-
+# The same for a traceback, whose beginning and end are kept.
 MOST_TRACEBACK_CHARACTERS = 6 * 1024
-"""The same for a traceback, whose beginning and end are kept."""
-
+# Fields that remain of a line that is too long even with short values.
 ESSENTIAL = ("event", "level", "timestamp", "logger", "request_id")
-"""Fields that remain of a line that is too long even with short values."""
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 _keys = OwnKeys()

@@ -16,12 +16,10 @@ import httpcore2
 from turnbridge.media.ssrf_guard import AddressCheck, Endpoint, Resolver
 from turnbridge.turn.images import IMAGE_SIZE_LIMIT
 
+# The only allowed port: internal services listen on others.
 HTTPS_PORT = 443
-"""The only allowed port: internal services listen on others."""
-
+# For one address, so that there is time for the next one.
 CONNECT_SECONDS = 3.0
-"""For one address, so that there is time for the next one."""
-
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _HEADERS = [(b"accept", b"*/*"), (b"accept-encoding", b"identity"), (b"user-agent", b"turnbridge")]

@@ -9,9 +9,8 @@ from io import BytesIO
 from turnbridge.engine.ports import Helpers, JobFailed, NoHelper
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 
+# About what fills the largest context window with dense text.
 MOST_PAGES = 500
-"""About what fills the largest context window with dense text."""
-
 _PAGES_BYTES = 4
 _READ, _REFUSED = b"+", b"-"
 

@@ -14,9 +14,8 @@ import tiktoken
 
 ENCODING = "o200k_base"
 VOCABULARY = f"{ENCODING}.tiktoken.xz"
+# Of the file that OpenAI publishes; tiktoken knows the same.
 SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""Of the file that OpenAI publishes; tiktoken knows the same."""
-
 # How tiktoken splits text into words before it looks for tokens in each. tiktoken's own function that has this pattern
 # downloads the vocabulary.
 WORDS = "|".join(
@@ -31,10 +30,10 @@ WORDS = "|".join(
     )
 )
 
+# What is longer is estimated from samples of this much: counting takes 4 ms for English, and up to 25 ms.
 EXACT_CHARACTERS = 65_536
-"""What is longer is estimated from samples of this much: counting takes 4 ms for English, and up to 25 ms."""
+# What tiktoken is given at once: a long word takes more time than its parts, and a million blanks make it panic.
 CHUNK_CHARACTERS = 1_024
-"""What tiktoken is given at once: a long word takes more time than its parts, and a million blanks make it panic."""
 SAMPLES = EXACT_CHARACTERS // CHUNK_CHARACTERS
 
 # Up to the last letter or digit before a character that always begins another word: no letter, digit, combining mark or

@@ -16,25 +16,22 @@ from turnbridge.web.middleware.access_log import context_of
 
 log = structlog.get_logger(__name__)
 
+# Obsidian on the desktop, and Capacitor apps such as Obsidian on a phone.
 WELL_KNOWN_ORIGINS = frozenset({b"app://obsidian.md", b"capacitor://localhost"})
-"""Obsidian on the desktop, and Capacitor apps such as Obsidian on a phone."""
-
 LOOPBACK_ORIGIN = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
 
+# A header name of RFC 9110; anything else must not be echoed into a header.
 HEADER_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A header name of RFC 9110; anything else must not be echoed into a header."""
-
 ALLOWED_METHODS = b"GET, POST, DELETE, OPTIONS, HEAD"
 
+# How long a browser may cache a preflight; Safari's maximum.
 PREFLIGHT_SECONDS = b"600"
-"""How long a browser may cache a preflight; Safari's maximum."""
-
 PREFLIGHT_VARY = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
 ALWAYS_EXPOSED = ("x-request-id", "retry-after")
 
+# The error and the log contain the origin, so that it can be copied into the setting; real ones are far shorter.
 ORIGIN_ECHO_LIMIT = 200
-"""The error and the log contain the origin, so that it can be copied into the setting; real ones are far shorter."""
 
 
 class AllowOrigins:

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from turnbridge.turn.errors import RateLimited
 from turnbridge.web.server.peers import is_loopback, network_of
 
+# A misconfigured client sends a few before somebody notices.
 MOST_WRONG_KEYS = 20
-"""A misconfigured client sends a few before somebody notices."""
-
+# How long wrong keys count, and so the longest time for which a peer is throttled.
 WINDOW_S = 60.0
-"""How long wrong keys count, and so the longest time for which a peer is throttled."""
-
+# Peers with wrong keys, and pairs of a peer and a valid key; the oldest are evicted.
 MOST_REMEMBERED = 4096
-"""Peers with wrong keys, and pairs of a peer and a valid key; the oldest are evicted."""
-
 TOO_MANY = "Too many wrong keys came from this address. Check the key, and try again later."
 
 

@@ -20,19 +20,17 @@ from turnbridge.api.shared.errors import TABLE
 from turnbridge.turn.events import Usage
 from turnbridge.web.middleware.access_log import Outcome, RequestContext
 
+# The label of values outside a fixed list, to bound the number of series.
 OTHER = "other"
-"""The label of values outside a fixed list, to bound the number of series."""
-
 INGRESS_ERROR_CODES = frozenset(
     {"unsupported_content_encoding", "queue_full", "queue_timeout", "shutting_down", "slow_reader"}
 )
 """Codes to count besides those of the error classes."""
 
+# From a list of models to a long agentic turn.
 REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1800)
-"""From a list of models to a long agentic turn."""
-
+# Finest where a person starts to notice the wait; the tail is for reasoning models.
 FIRST_OUTPUT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 13, 20, 40, 60, 120)
-"""Finest where a person starts to notice the wait; the tail is for reasoning models."""
 
 
 class Metrics:

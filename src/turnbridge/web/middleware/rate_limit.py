@@ -25,8 +25,8 @@ IN_MEMORY = "memory"
 
 RATE_HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
 
+# A Redis in the same network answers within milliseconds; requests must not wait for one that is down.
 STORAGE_TIMEOUT_S = 1.0
-"""A Redis in the same network answers within milliseconds; requests must not wait for one that is down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

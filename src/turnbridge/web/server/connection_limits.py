@@ -11,26 +11,20 @@ from typing import Protocol
 
 from turnbridge.web.server.peers import is_loopback, network_of
 
+# A connection with an unfinished head holds some 80 KB, so all of them hold 160 MB.
 MOST_CONNECTIONS = 2048
-"""A connection with an unfinished head holds some 80 KB, so all of them hold 160 MB."""
-
+# Served even if that leaves no descriptors for anything else.
 LEAST_CONNECTIONS = 16
-"""Served even if that leaves no descriptors for anything else."""
-
+# For everything that is not a connection. An app-server takes six, and up to ten run at once.
 RESERVED_DESCRIPTORS = 256
-"""For everything that is not a connection. An app-server takes six, and up to ten run at once."""
-
+# More are of no use, and systems without a limit may still refuse very high numbers.
 MOST_DESCRIPTORS = 65_536
-"""More are of no use, and systems without a limit may still refuse very high numbers."""
-
+# A peer may have half of the connections. Loopback may have all, since a reverse proxy serves many clients.
 PEER_SHARE = 2
-"""A peer may have half of the connections. Loopback may have all, since a reverse proxy serves many clients."""
-
+# Refused connections that stay open until their clients have read the error; further ones are reset.
 MOST_LINGERING = 64
-"""Refused connections that stay open until their clients have read the error; further ones are reset."""
-
+# Connections that may have buffered pipelined requests. Hardly any client pipelines.
 MOST_PIPELINING = 64
-"""Connections that may have buffered pipelined requests. Hardly any client pipelines."""
 
 
 class Connection(Protocol):

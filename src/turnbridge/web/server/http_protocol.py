@@ -22,21 +22,17 @@ from turnbridge.web.server.connection_limits import MOST_LINGERING, MOST_PIPELIN
 
 log = structlog.get_logger(__name__)
 
+# Size of the target and of all header names and values; other servers allow 8 to 64 KB.
 MOST_HEAD_BYTES = 64 * 1024
-"""Size of the target and of all header names and values; other servers allow 8 to 64 KB."""
-
+# Trailers included. Clients send some 20.
 MOST_HEADERS = 100
-"""Trailers included. Clients send some 20."""
-
+# The parser gets this much at a time, except for bodies: it bounds the pipelined requests that are parsed early.
 PIECE_BYTES = 1024
-"""The parser gets this much at a time, except for bodies: it bounds the pipelined requests that are parsed early."""
-
+# What a client may send while its last request is answered: twice what is read from a connection at once.
 MOST_AHEAD_BYTES = 512 * 1024
-"""What a client may send while its last request is answered: twice what is read from a connection at once."""
-
+# How long the data of a refused client is read and dropped. Unread data would make the kernel reset the connection,
+# and the client would not see why it was refused.
 LINGER_S = 2.0
-"""How long the data of a refused client is read and dropped. Unread data would make the kernel reset the connection,
-and the client would not see why it was refused."""
 
 
 class HttpProtocol(HttpToolsProtocol):

@@ -8,11 +8,10 @@ from starlette.types import Scope
 
 from turnbridge.web.http import header_values
 
+# Parsed addresses and host names: as many as there are connections.
 CACHE_SIZE = 4096
-"""Parsed addresses and host names: as many as there are connections."""
-
+# The smallest network that an IPv6 customer gets: one peer may use all of its addresses.
 IPV6_NETWORK_BITS = 64
-"""The smallest network that an IPv6 customer gets: one peer may use all of its addresses."""
 
 
 def address_of(scope: Scope) -> str:
