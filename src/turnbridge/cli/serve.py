@@ -11,7 +11,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
@@ -29,14 +28,6 @@ from turnbridge.web.server.http_server import HttpServer, fastest_loop
 MIN_PUBLIC_KEY_LENGTH = 16
 
 
-class Address(NamedTuple):
-    """The address of the listener."""
-
-    family: socket.AddressFamily
-    host: str
-    port: int
-
-
 @click.command()
 @click.option("--host", help="Address to listen on (PROXY_HOST).")
 @click.option("--port", type=int, help="Port to listen on (PORT).")
@@ -52,8 +43,8 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
         refuse(
             "PROXY_API_KEY contains no key. Set one, or several separated by commas; if it is unset, one is generated."
         )
-    address = _address(settings.host, settings.port)
-    if not ipaddress.ip_address(address.host).is_loopback:
+    family, address = _resolved(settings.host, settings.port)
+    if not ipaddress.ip_address(address).is_loopback:
         _check_keys(settings)
     if settings.log_proto and trace_path(settings).is_symlink():
         refuse(
@@ -61,8 +52,9 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
         )
     _check_data_dir(settings.data_dir)
     raise_descriptor_limit()
+    listener = _listen(family, address, settings.port)
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(settings, address, demo=demo))
+        runner.run(_serve(settings, listener, demo=demo))
 
 
 def _reopen_closed_streams() -> None:
@@ -110,10 +102,9 @@ def _generated_key(directory: Path) -> str:
         refuse(message, status=EXIT_UNAVAILABLE)
 
 
-async def _serve(settings: Settings, address: Address, *, demo: bool) -> None:
+async def _serve(settings: Settings, listener: socket.socket, *, demo: bool) -> None:
     api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
-    listener = _listen(address)
     host, port = listener.getsockname()[:2]
     key = shown_key(api_key, chosen=settings.api_key is not None, file=settings.data_dir / KEY_FILE)
     banner = Banner(host=host, port=port, key=key, demo=demo)
@@ -181,26 +172,22 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> I
             loop.remove_signal_handler(number)
 
 
-def _address(host: str, port: int) -> Address:
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, str]:
     """Return the address to listen on; IPv4 is preferred, as by clients."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, ValueError):  # ValueError: not a valid host name.
         refuse(f"Cannot listen on {host}: there is no such address. Choose another one with --host.")
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-    return Address(family, str(address[0]), port)
+    return family, str(address[0])
 
 
-def _listen(address: Address) -> socket.socket:
-    listener = socket.socket(address.family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _listen(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    """Return a listening socket; clients can connect from here on, and wait until the server accepts them."""
+    dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        listener.bind((address.host, address.port))
+        return socket.create_server((host, port), family=family, dualstack_ipv6=dual_stack)
     except OSError as error:
-        listener.close()
-        wrong_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        other = "port with --port" if wrong_port else "address with --host"
-        refuse(f"Cannot listen on {address.host}:{address.port}: {error.strerror}. Choose another {other}.")
-    # Clients can connect from here on; they wait until the server accepts them.
-    listener.listen()
-    return listener
+        other = "port with --port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "address with --host"
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        refuse(f"Cannot listen on {host}:{port}: {reason}. Choose another {other}.")

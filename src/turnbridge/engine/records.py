@@ -107,7 +107,11 @@ class ChatQuery:
 
 
 class Store(Protocol):
-    """Stores responses, conversations and chat completions. Each method is one atomic operation."""
+    """Stores responses, conversations and chat completions. Each method is one atomic operation.
+
+    The result is None or False if this owner has no such record. Deleting a record also deletes the items that nothing
+    else refers to. Where an id of an item occurs more than once, it means the latest one.
+    """
 
     async def add_response(
         self,
@@ -141,26 +145,15 @@ class Store(Protocol):
     async def end_lost_response(self, record: ResponseRecord) -> bool:
         """Store the end of a response whose lease has expired; False if the lease was renewed, or it has ended."""
 
-    async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
-        """Return a response."""
-
-    async def response_events(self, owner: str, response_id: str) -> bytes | None:
-        """Return the stored event stream of a response."""
-
-    async def delete_response(self, owner: str, response_id: str) -> bool:
-        """Delete a response and the segments that nothing else refers to; False if it does not exist."""
-
-    async def response_history(self, owner: str, response_id: str) -> History | None:
-        """Return the history that ends with a response."""
-
-    async def response_inputs(self, owner: str, response_id: str, query: ItemQuery) -> ItemPage | None:
-        """Return a page of a response's input items; None if the response does not exist."""
-
-    async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]:
-        """Return a response's output items."""
+    async def response(self, owner: str, response_id: str) -> ResponseRecord | None: ...
+    async def response_events(self, owner: str, response_id: str) -> bytes | None: ...
+    async def response_history(self, owner: str, response_id: str) -> History | None: ...
+    async def response_inputs(self, owner: str, response_id: str, query: ItemQuery) -> ItemPage | None: ...
+    async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]: ...
+    async def delete_response(self, owner: str, response_id: str) -> bool: ...
 
     async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
-        """Return the stored items among these ids; the latest one where an id occurs more than once."""
+        """Return the stored items among these ids."""
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
         """Return the output items of each response that made one of these calls."""
@@ -171,44 +164,28 @@ class Store(Protocol):
     async def lost_responses(self) -> Sequence[ResponseRecord]:
         """Return the running responses whose lease has expired."""
 
-    async def add_conversation(self, record: ConversationRecord, items: Sequence[KeptItem]) -> None:
-        """Add a conversation with its first items."""
-
-    async def conversation(self, owner: str, conversation_id: str) -> ConversationRecord | None:
-        """Return a conversation."""
-
-    async def update_conversation(self, owner: str, conversation_id: str, metadata: JsonObject) -> bool:
-        """Replace the metadata; False if the conversation does not exist."""
-
-    async def delete_conversation(self, owner: str, conversation_id: str) -> bool:
-        """Delete a conversation and the items that no response refers to; False if it does not exist."""
+    async def add_conversation(self, record: ConversationRecord, items: Sequence[KeptItem]) -> None: ...
+    async def conversation(self, owner: str, conversation_id: str) -> ConversationRecord | None: ...
+    async def update_conversation(self, owner: str, conversation_id: str, metadata: JsonObject) -> bool: ...
+    async def delete_conversation(self, owner: str, conversation_id: str) -> bool: ...
 
     async def conversation_history(self, owner: str, conversation_id: str) -> History | None:
         """Return all items of a conversation, as inputs."""
 
-    async def conversation_items(self, owner: str, conversation_id: str, query: ItemQuery) -> ItemPage | None:
-        """Return a page of a conversation's items; None if the conversation does not exist."""
-
-    async def conversation_item(self, owner: str, conversation_id: str, item_id: str) -> KeptItem | None:
-        """Return an item of a conversation; the latest one where an id occurs more than once."""
-
-    async def append_items(self, owner: str, conversation_id: str, items: Sequence[KeptItem]) -> bool:
-        """Append items; False if the conversation does not exist."""
+    async def conversation_items(self, owner: str, conversation_id: str, query: ItemQuery) -> ItemPage | None: ...
+    async def conversation_item(self, owner: str, conversation_id: str, item_id: str) -> KeptItem | None: ...
+    async def append_items(self, owner: str, conversation_id: str, items: Sequence[KeptItem]) -> bool: ...
 
     async def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
-        """Delete an item from a conversation and from every history that shares it; False if it does not exist."""
+        """Delete an item from a conversation, and from every history that shares it."""
 
-    async def add_chat(self, record: ChatRecord) -> None:
-        """Add a chat completion."""
-
-    async def chat(self, owner: str, chat_id: str) -> ChatRecord | None:
-        """Return a chat completion."""
+    async def add_chat(self, record: ChatRecord) -> None: ...
+    async def chat(self, owner: str, chat_id: str) -> ChatRecord | None: ...
 
     async def chats(self, owner: str, query: ChatQuery) -> tuple[Sequence[ChatRecord], bool]:
         """Return a page of chat completions in the order of their creation, and whether there are more."""
 
     async def update_chat(self, record: ChatRecord) -> bool:
-        """Replace metadata and body; False if the chat completion does not exist."""
+        """Replace metadata and body."""
 
-    async def delete_chat(self, owner: str, chat_id: str) -> bool:
-        """Delete a chat completion; False if it does not exist."""
+    async def delete_chat(self, owner: str, chat_id: str) -> bool: ...

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from turnbridge.turn.errors import BackendUnavailable
@@ -43,20 +42,13 @@ def bound(value: Value) -> Value:
     return [kept_text(part) if isinstance(part, str) else part for part in value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """Where the databases differ in the definition of tables."""
-
-    names: dict[str, str]
-    """The types in the statements of `schema.py`."""
-    before_migrating: tuple[str, ...] = ()
-    """Statements that serialise the migrations of several processes."""
-
-
 class Transaction(ABC):
     """Runs the statements of one unit of work."""
 
-    dialect: ClassVar[Dialect]
+    types: ClassVar[dict[str, str]]
+    """The column types in the statements of `schema.py`."""
+    before_migrating: ClassVar[tuple[str, ...]] = ()
+    """Statements that serialise the migrations of several processes."""
 
     @abstractmethod
     async def fetch(self, sql: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:

@@ -93,7 +93,7 @@ VERSIONS = (VERSION_1,)
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
     """Run the migrations that the database lacks; refuse a database with a later schema."""
-    for statement in tx.dialect.before_migrating:
+    for statement in tx.before_migrating:
         await tx.execute(statement)
     await tx.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
     found = await tx.row(int, "SELECT version FROM schema_version")
@@ -106,7 +106,7 @@ async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS)
         )
     for migration in versions[have:]:
         for statement in migration:
-            await tx.execute(statement.format_map(tx.dialect.names))
+            await tx.execute(statement.format_map(tx.types))
     if found is None:
         await tx.execute("INSERT INTO schema_version (version) VALUES ($1)", len(versions))
     elif have < len(versions):

@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
-from turnbridge.store.database import CLOCK, Dialect, Transaction, Value, Work, bound, translated_errors
+from turnbridge.store.database import CLOCK, Transaction, Value, Work, bound, translated_errors
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class SqliteTransaction(Transaction):
     """Runs statements on a connection, synchronously."""
 
     # AUTOINCREMENT never reuses a key: a stale reference must not lead to another owner's segment.
-    dialect = Dialect(names={"key": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"})
+    types: ClassVar = {"key": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"}
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

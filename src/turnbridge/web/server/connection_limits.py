@@ -120,12 +120,12 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def descriptor_limit() -> int:
-    """Return the soft limit of file descriptors."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, MOST_DESCRIPTORS)
-
-
 def connections_for(descriptors: int, *, wanted: int) -> int:
     """Return the maximum of connections that leaves the reserved descriptors free."""
     return max(LEAST_CONNECTIONS, min(wanted, descriptors - RESERVED_DESCRIPTORS))
+
+
+def allowed_connections(wanted: int) -> int:
+    """Return how many of the wanted connections the limit of file descriptors allows."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections_for(MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft, wanted=wanted)

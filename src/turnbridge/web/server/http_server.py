@@ -10,12 +10,7 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from turnbridge.web.server.connection_limits import (
-    MOST_CONNECTIONS,
-    ConnectionLimits,
-    connections_for,
-    descriptor_limit,
-)
+from turnbridge.web.server.connection_limits import MOST_CONNECTIONS, ConnectionLimits, allowed_connections
 from turnbridge.web.server.http_protocol import HttpProtocol
 
 log = structlog.get_logger(__name__)
@@ -43,7 +38,7 @@ class HttpServer(uvicorn.Server):
     """
 
     def __init__(self, app: ASGIApp, *, most_connections: int = MOST_CONNECTIONS) -> None:
-        self.limits = ConnectionLimits(connections_for(descriptor_limit(), wanted=most_connections))
+        self.limits = ConnectionLimits(allowed_connections(most_connections))
         super().__init__(
             uvicorn.Config(
                 app,
