@@ -78,7 +78,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemQuery:
-    """Pagination of a history's items."""
+    """Pagination of a list."""
 
     after: str | None = None
     limit: int = 20
@@ -96,14 +96,11 @@ class ItemPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatQuery:
+class ChatQuery(ItemQuery):
     """Filter and pagination of chat completions."""
 
     model: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-    after: str | None = None
-    limit: int = 20
-    newest_first: bool = False
 
 
 class Store(Protocol):

@@ -48,11 +48,6 @@ class SchemaJudge:
         self._helpers = HelperPool(f"{__name__}:{answer_job.__name__}", limits)
         self._known: dict[bytes, str | None] = {}
 
-    @property
-    def helper_pids(self) -> list[int]:
-        """Return the ids of the helper processes."""
-        return self._helpers.pids
-
     async def aclose(self) -> None:
         """Kill the helpers."""
         await self._helpers.aclose()

@@ -40,11 +40,6 @@ class GuardedDatabase:
         """The message of every call while the circuit is open."""
         self._failed_at = 0.0
 
-    @property
-    def circuit_open(self) -> bool:
-        """Tell whether calls fail at once."""
-        return self._failure is not None
-
     async def write(self, work: Work[T]) -> T:
         return await self._bounded(lambda database: database.write(work), lambda database: database.write(_probe))
 

@@ -23,7 +23,7 @@ NOW = f"CAST({CLOCK} AS DOUBLE PRECISION)"
 LONGEST_TEXT_BYTES = 2000
 
 
-def kept_text(text: str) -> str:
+def storable_text(text: str) -> str:
     """Return a text, such as an id from a client, in a form that both databases can store and index.
 
     Postgres rejects NUL characters, so they are replaced; a very long text is replaced by a digest.
@@ -36,10 +36,10 @@ def kept_text(text: str) -> str:
 def bound(value: Value) -> Value:
     """Return a value as it is bound to a parameter."""
     if isinstance(value, str):
-        return kept_text(value)
+        return storable_text(value)
     if value is None or isinstance(value, int | float | bytes):
         return value
-    return [kept_text(part) if isinstance(part, str) else part for part in value]
+    return [storable_text(part) if isinstance(part, str) else part for part in value]
 
 
 class Transaction(ABC):

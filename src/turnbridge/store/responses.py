@@ -6,7 +6,7 @@ import msgspec
 
 from turnbridge.engine.records import CANCELLED, RUNNING, History, ItemPage, ItemQuery, KeptItem, ResponseRecord
 from turnbridge.store.conversations import append_segment, extend_conversation
-from turnbridge.store.database import NOW, Transaction, kept_text
+from turnbridge.store.database import NOW, Transaction, storable_text
 from turnbridge.store.segments import (
     INPUTS,
     Part,
@@ -116,7 +116,7 @@ class Responses(Part):
     async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
         sql = "SELECT id, body FROM items WHERE owner = $1 AND id = ANY($2) ORDER BY segment, position"
         found = dict(await self._database.read(lambda tx: tx.rows(_with_body, sql, owner, ids)))
-        return {item_id: found[kept_text(item_id)] for item_id in ids if kept_text(item_id) in found}
+        return {item_id: found[storable_text(item_id)] for item_id in ids if storable_text(item_id) in found}
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
         sql = """

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem
-from turnbridge.store.database import Database, Transaction, Value, kept_text
+from turnbridge.store.database import Database, Transaction, Value, storable_text
 from turnbridge.turn.items import JsonObject
 
 T = TypeVar("T")
@@ -57,10 +57,10 @@ def decoded(body: bytes) -> JsonObject:
 
 
 def _kept_item(item_id: str, body: bytes) -> KeptItem:
-    """Return a stored item. An id that `kept_text` has changed is read from the item itself."""
+    """Return a stored item. An id that `storable_text` has changed is read from the item itself."""
     item = decoded(body)
     own = item.get("id")
-    return KeptItem(id=own if isinstance(own, str) and kept_text(own) == item_id else item_id, body=item)
+    return KeptItem(id=own if isinstance(own, str) and storable_text(own) == item_id else item_id, body=item)
 
 
 async def add_segment(
@@ -150,13 +150,15 @@ async def remove_step(tx: Transaction, kind: str, row_id: str) -> tuple[int, int
     deleted, and the row points at the rest of its history.
     """
     table, column = POINTERS[kind]
-    segment = await tx.row(_optional, f"SELECT {column} FROM {table} WHERE id = $1 FOR UPDATE", row_id)
+    segment: int | None = await tx.row(
+        lambda value: value, f"SELECT {column} FROM {table} WHERE id = $1 FOR UPDATE", row_id
+    )
     freed = 0
     while segment is not None:
         if freed >= STEP_BYTES:
             return 0, freed
         await tx.execute(LOCK, [segment])
-        parent = await tx.row(_optional, PARENT_IF_UNSHARED, segment)
+        parent: int | None = await tx.row(lambda value: value, PARENT_IF_UNSHARED, segment)
         if parent is None:
             break
         # The UPDATE takes a share lock on it; two transactions that hold one could not both lock it for deletion.
@@ -182,10 +184,6 @@ def _rows(
 def _call_id(item: KeptItem) -> str | None:
     call_id = item.body.get("call_id")
     return call_id if isinstance(call_id, str) else None
-
-
-def _optional(value: int | None) -> int | None:
-    return value
 
 
 class Part:

@@ -26,6 +26,10 @@ log = structlog.get_logger(__name__)
 MOST_HEAD_BYTES = 64 * 1024
 # Trailers included. Clients send some 20.
 MOST_HEADERS = 100
+TOO_LARGE = (
+    f"The request's target and headers are larger than {MOST_HEAD_BYTES // 1024} KB, or more than {MOST_HEADERS}. "
+    "Send less in them; what is long belongs into the body."
+)
 # The parser gets this much at a time, except for bodies: it bounds the pipelined requests that are parsed early.
 PIECE_BYTES = 1024
 # What a client may send while its last request is answered: twice what is read from a connection at once.
@@ -192,7 +196,7 @@ class HttpProtocol(HttpToolsProtocol):
             piece = piece[end_of_head:]
             self._parse_without_upgrade()
         if self._unfinished_bytes > MOST_HEAD_BYTES:
-            raise _too_large()
+            raise HeadersTooLarge(TOO_LARGE)
 
     def _feed(self, data: bytes | memoryview) -> int | None:
         """Parse data; return where the head ends if it offers an upgrade."""
@@ -221,7 +225,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._unfinished_bytes = 0
         self._head_bytes += size
         if self._head_bytes > MOST_HEAD_BYTES or self._headers > MOST_HEADERS:
-            raise _too_large()
+            raise HeadersTooLarge(TOO_LARGE)
 
     def _buffer(self, data: bytes | memoryview) -> None:
         """Keep pipelined data for later. Reading goes on, or a disconnect would not be noticed."""
@@ -291,13 +295,6 @@ def _client_error(error: Exception) -> GatewayError:
         if isinstance(raised, GatewayError):
             return raised
     return InvalidRequest("This is not a valid HTTP request.", code="invalid_http_request")
-
-
-def _too_large() -> HeadersTooLarge:
-    return HeadersTooLarge(
-        f"The request's target and headers are larger than {MOST_HEAD_BYTES // 1024} KB, or more than {MOST_HEADERS}. "
-        "Send less in them; what is long belongs into the body."
-    )
 
 
 def _error_response(error: GatewayError, defaults: list[tuple[bytes, bytes]]) -> bytes:
