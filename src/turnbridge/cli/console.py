@@ -32,7 +32,6 @@ def refuse(message: str, *, status: int = EXIT_CONFIG) -> NoReturn:
 
 
 def warn(message: str) -> None:
-    """Print a warning."""
     _print_error(f"warning: {message}", "yellow")
 
 
@@ -88,7 +87,6 @@ class Banner:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/v1"
 
     def opening(self) -> str:
-        """Return the address and the key."""
         mode = "  (demo: a scripted model, no account)" if self.demo else ""
         return f"""
 Turnbridge {__version__} listens on {self.base_url}{mode}

@@ -54,7 +54,6 @@ class OwnKeys:
         return any(sign in lowered for sign in self.signs)
 
     def are_in(self, text: str) -> bool:
-        """Tell whether a text contains a key."""
         return self.may_be_in(text) and self.pattern.search(text) is not None
 
     def removed_from(self, text: str) -> str:

@@ -108,7 +108,6 @@ class GuardedFetcher:
         self._opened: httpcore2.AsyncConnectionPool | None = None
 
     async def aclose(self) -> None:
-        """Close open connections."""
         if self._opened is not None:
             await self._opened.aclose()
 

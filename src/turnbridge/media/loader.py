@@ -38,7 +38,6 @@ class HttpMediaLoader:
         )
 
     async def aclose(self) -> None:
-        """Close connections."""
         await self._fetcher.aclose()
 
     async def image(self, url: str, *, param: str) -> str:

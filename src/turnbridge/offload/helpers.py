@@ -54,11 +54,9 @@ class HelperPool:
 
     @property
     def pids(self) -> list[int]:
-        """Return the ids of the running processes."""
         return [helper.pid for helper in self._helpers]
 
     async def run(self, given: bytes) -> bytes:
-        """Return the result of the job."""
         if self._waiting >= self._limits.waiting:
             raise NoHelper
         self._waiting += 1

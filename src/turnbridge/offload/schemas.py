@@ -49,7 +49,6 @@ class SchemaJudge:
         self._known: dict[bytes, str | None] = {}
 
     async def aclose(self) -> None:
-        """Kill the helpers."""
         await self._helpers.aclose()
 
     async def first_flaw(self, schemas: Sequence[JsonObject]) -> Flaw | None:

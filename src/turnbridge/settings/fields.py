@@ -285,7 +285,6 @@ def config_file(environment: Mapping[str, str]) -> Path:
 
 
 def known_names() -> list[str]:
-    """Return the name of every setting."""
     return [setting.encode_name for setting in structs.fields(Settings)]
 
 

@@ -59,7 +59,6 @@ class Transaction(ABC):
         """Run a statement once for each row of values."""
 
     async def execute(self, sql: str, *values: Value) -> None:
-        """Run a statement."""
         await self.fetch(sql, values)
 
     async def rows(self, make: Callable[..., T], sql: str, *values: Value) -> list[T]:

@@ -29,12 +29,10 @@ class SqlStore(Responses, Conversations, Chats, Retention, Export):
         return SqlStore(UnboundedDatabase(guarded), self._now) if isinstance(guarded, GuardedDatabase) else self
 
     async def aclose(self) -> None:
-        """Finish the writes that have started, and disconnect."""
         await self._database.aclose()
 
 
 def store_url(data_dir: Path) -> str:
-    """Return the URL of the store in the data directory."""
     return f"{SQLITE_SCHEME}{data_dir / STORE_FILE}"
 
 

@@ -90,7 +90,6 @@ class Retention(Part):
     """The methods for maintenance."""
 
     async def figures(self) -> StoreFigures:
-        """Return how much is stored."""
         (found,) = await self._database.read(lambda tx: tx.rows(StoreFigures, FIGURES))
         return found
 

@@ -138,7 +138,6 @@ async def latest_item(tx: Transaction, owner: str, segment: int, item_id: str) -
 
 
 async def outputs_of(tx: Transaction, segment: int) -> list[KeptItem]:
-    """Return the output items of a segment."""
     sql = "SELECT id, body FROM items WHERE segment = $1 AND is_output = 1 ORDER BY position"
     return await tx.rows(_kept_item, sql, segment)
 

@@ -54,7 +54,6 @@ class OpenAITokenizer:
             self._loaded = asyncio.ensure_future(asyncio.to_thread(_encoding))
 
     async def ready(self) -> None:
-        """Return once the vocabulary is loaded."""
         self.prepare()
         assert self._loaded is not None
         # Cancelling one turn must not cancel the load for others.

@@ -45,7 +45,6 @@ class AllowOrigins:
         self._exposed = ", ".join(dict.fromkeys((*ALWAYS_EXPOSED, *exposed_headers))).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight, or serve the request."""
         origin = header_value(scope, b"origin")
         if origin is None:
             await self._app(scope, receive, send)

@@ -59,11 +59,9 @@ class Metrics:
         Gauge(name, description, registry=self.registry).set_function(value)
 
     def request_began(self) -> None:
-        """Count an active request."""
         self._active += 1
 
     def request_ended(self, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
-        """Count a finished request."""
         self._active -= 1
         status_class = "none" if context.status is None else f"{context.status // 100}xx"
         self._requests.add(context.route, status_class, outcome)
@@ -83,7 +81,6 @@ class Metrics:
             self._errors.add(code if code in self._error_codes else OTHER)
 
     def background_ended(self, usage: Usage, served_by: str) -> None:
-        """Count a background turn."""
         self._count_tokens(input=usage.input, cached=usage.cached, output=usage.output, reasoning=usage.reasoning)
         self._turns.add(served_by)
 
@@ -94,8 +91,6 @@ class Metrics:
 
 
 def metrics_endpoint(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler of `/metrics`."""
-
     async def serve(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(metrics.registry), headers={"content-type": content_type})
@@ -111,11 +106,9 @@ class Tally(Collector):
         self._counts: Counter[tuple[str, ...]] = Counter()
 
     def add(self, *labels: str, count: int = 1) -> None:
-        """Increment the counter of these labels."""
         self._counts[labels] += count
 
     def collect(self) -> Iterable[Metric]:
-        """Return the series."""
         series = CounterMetricFamily(self._name, self._description, labels=self._labels)
         for labels, count in self._counts.items():
             series.add_metric(labels, count)

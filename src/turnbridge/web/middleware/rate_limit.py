@@ -40,7 +40,6 @@ class Standing:
     refused: bool = False
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return OpenAI's rate limit headers."""
         values = (str(self.limit.amount), str(self.remaining), duration(self.frees_in_s))
         return [(name.encode(), value.encode()) for name, value in zip(RATE_HEADERS, values, strict=True)]
 
@@ -80,7 +79,6 @@ class RequestRates:
         return standing
 
     async def aclose(self) -> None:
-        """Close the connections to Redis."""
         if self._redis is not None and isinstance(self._redis.bridge, RedispyBridge):
             await self._redis.bridge.storage.aclose()
 

@@ -89,7 +89,6 @@ class ConnectionLimits:
                 idle.move_to_end(connection)
 
     def release(self, connection: Connection) -> None:
-        """Forget a connection, admitted or not."""
         self.lingering.discard(connection)
         self.pipelining.discard(connection)
         self.mark_busy(connection)

@@ -73,7 +73,6 @@ class HttpProtocol(HttpToolsProtocol):
     # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit the connection, or refuse it."""
         super().connection_made(transport)
         if not self._limits.admit(self, self._peer):
             self._refuse(GatewayOverloaded("Too many connections are open. Try again in a moment.", retry_after=1))

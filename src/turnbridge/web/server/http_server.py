@@ -67,7 +67,6 @@ class HttpServer(uvicorn.Server):
         self._stopped.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Configure the sockets, and listen."""
         for listener in sockets or ():
             # Without it, the first bytes of a body wait 40 ms for the ACK of the head. uvloop sets it too; asyncio's
             # own loop only for sockets whose protocol number is TCP.
@@ -76,7 +75,6 @@ class HttpServer(uvicorn.Server):
         await super().startup(sockets)
 
     async def main_loop(self) -> None:
-        """Wait until the server is stopped."""
         # 0 is uvicorn's first tick of every second, which updates the date.
         while not await self.on_tick(0):
             self._close_stalled_connections()

@@ -34,7 +34,6 @@ def network_of(address: str) -> str:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def is_loopback(address: str) -> bool:
-    """Tell whether an address is a loopback address."""
     found = _parsed(address)
     return found is not None and found.is_loopback
 
