@@ -16,11 +16,6 @@ from turnbridge.offload import child
 
 T = TypeVar("T")
 
-# The package is imported within 0.1 seconds on an idle machine.
-START_S = 20.0
-
-# How long an idle helper is kept; it takes some 30 MB.
-IDLE_S = 300.0
 
 # A helper works on untrusted data, so its environment contains no secrets: only what Python needs to start.
 PASSED_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
@@ -37,6 +32,10 @@ class JobLimits:
     waiting: int
     jobs_of_one: int | None = None
     """After how many jobs a helper is replaced; None for never."""
+    start_s: float = 20.0
+    """Timeout of a helper's start, which takes 0.1 seconds on an idle machine."""
+    idle_s: float = 300.0
+    """How long an idle helper is kept; it takes some 30 MB."""
 
 
 class HelperPool:
@@ -73,7 +72,7 @@ class HelperPool:
         if helper.killed or helper.jobs == self._limits.jobs_of_one:
             self._end(helper)
         else:
-            helper.expiry = asyncio.get_running_loop().call_later(IDLE_S, self._end, helper)
+            helper.expiry = asyncio.get_running_loop().call_later(self._limits.idle_s, self._end, helper)
             self._idle.append(helper)
         return answer
 
@@ -98,7 +97,7 @@ class HelperPool:
         try:
             helper = _Helper((self._job, str(limits.seconds), str(limits.megabytes)))
             self._helpers.add(helper)
-            await self._timed(helper, START_S, helper.wait_until_ready)
+            await self._timed(helper, limits.start_s, helper.wait_until_ready)
         except (OSError, JobFailed) as error:
             raise NoHelper from error
         return helper

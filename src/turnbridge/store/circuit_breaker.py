@@ -6,6 +6,7 @@ once, until a background task has opened the database again.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -18,21 +19,27 @@ T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
-# How long a finished answer waits to be stored. Work on the store takes milliseconds.
-TIMEOUT_S = 2.0
-# When work takes this long, a probe runs beside it, which shows whether the work or the database is slow.
-PROBE_AFTER_S = 1.0
-# Between attempts to open the database.
-RETRY_S = 1.0
-
 NO_ANSWER = "it does not answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerTiming:
+    """The timeouts of the circuit breaker."""
+
+    timeout_s: float = 2.0
+    """How long a finished answer waits to be stored. Work on the store takes milliseconds."""
+    probe_after_s: float = 1.0
+    """When work takes this long, a probe runs beside it, which shows whether the work or the database is slow."""
+    retry_s: float = 1.0
+    """Between attempts to open the database."""
 
 
 class GuardedDatabase:
     """A `Database` that is opened on first use, abandoned when it hangs, and then opened again."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Database]]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Database]], timing: BreakerTiming) -> None:
         self._connect = connect
+        self._timing = timing
         self._opened: Database | None = None
         self._opening: asyncio.Task[Database] | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -63,7 +70,7 @@ class GuardedDatabase:
             self._opening.cancel()
         if self._opened is not None:
             closing = asyncio.ensure_future(self._opened.aclose())
-            await asyncio.wait((closing,), timeout=TIMEOUT_S)
+            await asyncio.wait((closing,), timeout=self._timing.timeout_s)
             if closing.done():
                 closing.result()
             else:
@@ -82,10 +89,10 @@ class GuardedDatabase:
         working = asyncio.ensure_future(self._on_opened(do))
         probing: asyncio.Future[None] | None = None
         try:
-            done, _ = await asyncio.wait((working,), timeout=PROBE_AFTER_S)
+            done, _ = await asyncio.wait((working,), timeout=self._timing.probe_after_s)
             if not done:
                 probing = asyncio.ensure_future(self._on_opened(probe))
-                done, _ = await asyncio.wait((working,), timeout=TIMEOUT_S - PROBE_AFTER_S)
+                done, _ = await asyncio.wait((working,), timeout=self._timing.timeout_s - self._timing.probe_after_s)
             if done:
                 return working.result()
             if (probing is None or not _succeeded(probing)) and self._opened is used:
@@ -134,7 +141,7 @@ class GuardedDatabase:
             self._failure = None
         elif isinstance(error, BackendUnavailable):
             self._open_circuit(error)
-            self._retry = loop.call_later(RETRY_S, self._start_opening)
+            self._retry = loop.call_later(self._timing.retry_s, self._start_opening)
 
     async def _open(self) -> Database:
         database = await self._connect()

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from turnbridge.store.chats import Chats
-from turnbridge.store.circuit_breaker import GuardedDatabase, UnboundedDatabase
+from turnbridge.store.circuit_breaker import BreakerTiming, GuardedDatabase, UnboundedDatabase
 from turnbridge.store.conversations import Conversations
 from turnbridge.store.database import UNAVAILABLE, Database
 from turnbridge.store.export import Export
@@ -41,9 +41,9 @@ def sqlite_file(url: str) -> Path | None:
     return Path(url.removeprefix(SQLITE_SCHEME)) if url.startswith(SQLITE_SCHEME) else None
 
 
-def guarded_store(url: str, *, now: Callable[[], float] = time.time) -> SqlStore:
+def guarded_store(url: str, *, timing: BreakerTiming | None = None) -> SqlStore:
     """Return the store behind a URL for a gateway: opened on first use, behind a circuit breaker."""
-    return SqlStore(GuardedDatabase(partial(database_at, url)), now)
+    return SqlStore(GuardedDatabase(partial(database_at, url), timing or BreakerTiming()), time.time)
 
 
 async def open_store(url: str, *, now: Callable[[], float] = time.time) -> SqlStore:

@@ -25,9 +25,6 @@ IN_MEMORY = "memory"
 
 RATE_HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
 
-# A Redis in the same network answers within milliseconds; requests must not wait for one that is down.
-STORAGE_TIMEOUT_S = 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
@@ -47,7 +44,8 @@ class Standing:
 class RequestRates:
     """The limits, and the counts of all clients."""
 
-    def __init__(self, limits: str, storage: str = IN_MEMORY) -> None:
+    def __init__(self, limits: str, storage: str = IN_MEMORY, *, timeout_s: float = 1.0) -> None:
+        """`timeout_s` is for Redis, which answers within milliseconds: requests must not wait for one that is down."""
         self._limits = parse_many(limits)
         self._own = MovingWindowRateLimiter(MemoryStorage())
         self._redis = (
@@ -58,6 +56,7 @@ class RequestRates:
             )
         )
         self._shared = None if self._redis is None else MovingWindowRateLimiter(self._redis)
+        self._timeout_s = timeout_s
         self._reachable = True
         self._log = structlog.get_logger()
 
@@ -66,7 +65,7 @@ class RequestRates:
         if self._shared is None:
             return await self._take(self._own, client)
         try:
-            async with asyncio.timeout(STORAGE_TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
                 standing = await self._take(self._shared, client)
         except (StorageError, TimeoutError) as error:
             if self._reachable:

@@ -23,8 +23,6 @@ IDLE_CONNECTION_S = 75
 # A slow client whose write buffer has not shrunk for this long will not read the rest. The kernel buffers megabytes and
 # takes more only in large steps, so a client that reads a few KB a second is not affected.
 UNREAD_S = 300
-# Maximum age of the Date header.
-DATE_INTERVAL_S = 1.0
 # TCP keepalive: a client whose machine sleeps or has lost its network sends no FIN. Its connection is closed, and its
 # turn cancelled, after so many unanswered probes. Systems without these options are left alone.
 PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -37,7 +35,8 @@ class HttpServer(uvicorn.Server):
     which is all that an idle gateway would do, and a fiftieth of the cost of a turn that takes 40 ms.
     """
 
-    def __init__(self, app: ASGIApp, *, most_connections: int = MOST_CONNECTIONS) -> None:
+    def __init__(self, app: ASGIApp, *, most_connections: int = MOST_CONNECTIONS, date_interval_s: float = 1.0) -> None:
+        """`date_interval_s` is the maximum age of the Date header."""
         self.limits = ConnectionLimits(allowed_connections(most_connections))
         super().__init__(
             uvicorn.Config(
@@ -56,6 +55,7 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._stopped = asyncio.Event()
+        self._date_interval_s = date_interval_s
         self._stalled_requests = _Watchdog(IDLE_CONNECTION_S)
         self._stalled_responses = _Watchdog(UNREAD_S)
         self.capture_signals = contextlib.nullcontext  # type: ignore[assignment]
@@ -80,7 +80,7 @@ class HttpServer(uvicorn.Server):
             self._close_stalled_connections()
             self._log_refused_connections()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DATE_INTERVAL_S):
+                async with asyncio.timeout(self._date_interval_s):
                     await self._stopped.wait()
 
     def _close_stalled_connections(self) -> None:
