@@ -193,8 +193,7 @@ def _check_rate_limit_storage(value: str) -> None:
         return
     if not value.startswith(REDIS_SCHEMES):
         raise ValueError("expected `memory` or a URL such as `redis://127.0.0.1:6379/0`")
-    if importlib.util.find_spec("redis") is None:
-        raise ValueError(f"a Redis needs a package: {_how_to_install('redis')}")
+    _require_package("redis", "a Redis")
     # Raises `ValueError` for an invalid port.
     _ = urlsplit(value).port
 
@@ -204,12 +203,12 @@ def _check_database_url(value: str) -> None:
         return
     if not value.startswith(POSTGRES_SCHEMES):
         raise ValueError("expected a URL such as `postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:////DIR/FILE`")
-    if importlib.util.find_spec("asyncpg") is None:
-        raise ValueError(f"Postgres needs a package: {_how_to_install('asyncpg')}")
+    _require_package("asyncpg", "Postgres")
 
 
-def _how_to_install(package: str) -> str:
-    return f"{shlex.quote(sys.executable)} -m pip install {package}"
+def _require_package(package: str, purpose: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(f"{purpose} needs a package: {shlex.quote(sys.executable)} -m pip install {package}")
 
 
 # Parsers of strings that are more than one value, and checks besides the type.
