@@ -93,7 +93,7 @@ async def running_gateway(settings: Settings, *, api_key: str, provider: str | N
         parts = _begin(settings, stack, api_key=api_key, provider=provider)
         gateway, background = _assemble(settings, parts, api_key=api_key)
         if parts.store is not None:
-            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.store.unhurried(), settings)))
+            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.store.for_maintenance(), settings)))
             stack.push_async_callback(_end, asyncio.create_task(background.watch()))
             stack.push_async_callback(background.aclose)
         yield gateway

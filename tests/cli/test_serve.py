@@ -24,8 +24,8 @@ from tests.support.command import (
     serving,
 )
 from turnbridge import __version__
+from turnbridge.cli.console import EXIT_CONFIG, EXIT_UNAVAILABLE
 from turnbridge.cli.main import EXIT_INTERRUPTED
-from turnbridge.cli.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -69,8 +69,7 @@ async def test_other_addresses_than_loopback_need_a_key_that_the_user_chose(tmp_
     refused = await run(tmp_path, "serve", "--demo", "--host", host, "--port", "0")
     assert (refused.status, refused.out) == (EXIT_CONFIG, "")
     assert refused.err == (
-        f"Refusing to listen on {host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
-        "or listen on 127.0.0.1.\n"
+        f"Refusing to listen on {host} with a generated key. Set PROXY_API_KEY, or listen on 127.0.0.1.\n"
     )
 
 
@@ -110,7 +109,9 @@ async def test_an_empty_key_in_the_file_is_not_one_that_the_user_chose(tmp_path:
 
 @pytest.mark.parametrize("key", [",", " , ", " "])
 async def test_a_list_of_keys_without_a_key_is_refused(tmp_path: Path, key: str) -> None:
-    words = "PROXY_API_KEY holds no key. Set one, or several with commas; if it is unset, the gateway makes one.\n"
+    words = (
+        "PROXY_API_KEY contains no key. Set one, or several separated by commas; if it is unset, one is generated.\n"
+    )
     assert await run(tmp_path, "serve", "--demo", "--port", "0", PROXY_API_KEY=key) == Finished(EXIT_CONFIG, "", words)
 
 
@@ -137,14 +138,16 @@ async def test_a_host_that_has_no_address_is_named_before_anything_else_is_asked
 
 async def test_a_data_directory_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    words = f"Cannot keep anything in {tmp_path / 'data'}: File exists. Choose another directory in PROXY_DATA_DIR.\n"
+    words = (
+        f"Cannot use the data directory {tmp_path / 'data'}: File exists. Choose another directory in PROXY_DATA_DIR.\n"
+    )
     assert await run(tmp_path, "serve", "--demo", "--port", "0") == Finished(EXIT_CONFIG, "", words)
 
 
 async def test_a_key_that_cannot_be_kept_is_a_reason_not_to_start(tmp_path: Path) -> None:
     refused = await run(tmp_path, "serve", "--demo", "--port", "0", PROXY_DATA_DIR="/proc/nowhere")
     assert (refused.status, refused.out) == (EXIT_UNAVAILABLE, "")
-    assert refused.err.splitlines()[-1].startswith("Cannot keep a key in /proc/nowhere: ")
+    assert refused.err.splitlines()[-1].startswith("Cannot store a key in /proc/nowhere: ")
 
 
 @pytest.fixture

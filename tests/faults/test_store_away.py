@@ -18,7 +18,7 @@ from tests.support.hanging_store import hanging
 from turnbridge.api.responses import background
 from turnbridge.engine.records import RUNNING
 from turnbridge.scripted_model.replies import Wait, answer, message
-from turnbridge.store.circuit_breaker import PATIENCE_S
+from turnbridge.store.circuit_breaker import BreakerTiming
 from turnbridge.store.open import store_url
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -85,7 +85,7 @@ async def test_answers_that_are_ready_leave_without_a_store_that_hangs(keeping: 
     responses, times = zip(*answers, strict=True)
     assert not any(map(is_kept, responses))
     # They would take this long together if each waited for itself.
-    assert sum(times[1:]) < AFTER * PATIENCE_S
+    assert sum(times[1:]) < AFTER * BreakerTiming().timeout_s
     not_kept = [line["response"] for line in logs if line["event"] == "response_not_kept"]
     assert not_kept[: 1 + AFTER] == [response.id for response in responses]
     assert [line["event"] for line in logs if line["event"] in ("store_away", "store_back")] == [
@@ -104,7 +104,7 @@ async def test_many_answers_at_once_leave_within_the_time_of_one(keeping: Bridge
         took = time.monotonic() - began
     assert not any(map(is_kept, found))
     # One after the other, or eight at a time, they would take at least twice as long.
-    assert took < 2 * PATIENCE_S
+    assert took < 2 * BreakerTiming().timeout_s
     await until_kept(keeping)
 
 
@@ -125,7 +125,7 @@ async def test_what_needs_the_store_is_refused_while_it_hangs(keeping: Bridge, u
         told = [await keeping.http.request(method, path, json=body) for method, path, body in asked]
         took = time.monotonic() - began
     assert {(each.status_code, each.json()["error"]["code"]) for each in told} == {(503, "store_unavailable")}
-    assert took < 2 * PATIENCE_S
+    assert took < 2 * BreakerTiming().timeout_s
     assert keeping.model.requests == []
 
 

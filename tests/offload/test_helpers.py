@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from turnbridge.engine.ports import JobFailed, NoHelper
-from turnbridge.offload import helpers as module
 from turnbridge.offload.helpers import HelperPool, JobLimits
 
 pytestmark = pytest.mark.anyio
@@ -111,20 +110,18 @@ async def test_a_helper_is_replaced_after_its_last_job() -> None:
         assert helpers.pids == []
 
 
-async def test_a_helper_that_nobody_needs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_S", 0.01)
-    async with pool() as helpers:
+async def test_a_helper_that_nobody_needs_ends() -> None:
+    async with pool(replace(LIMITS, idle_s=0.01)) as helpers:
         await gone(int(await helpers.run(b"pid")))
         assert helpers.pids == []
 
 
-async def test_a_pool_that_was_closed_ends_no_helper_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_S", 0.05)
-    async with pool() as helpers:
+async def test_a_pool_that_was_closed_ends_no_helper_later() -> None:
+    async with pool(replace(LIMITS, idle_s=0.05)) as helpers:
         await helpers.run(b"hi")
     after = asyncio.Event()
     # What a timer raises before this one fails the test.
-    asyncio.get_running_loop().call_later(module.IDLE_S, after.set)
+    asyncio.get_running_loop().call_later(0.05, after.set)
     await after.wait()
 
 

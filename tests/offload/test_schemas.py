@@ -42,7 +42,7 @@ async def test_what_is_no_json_is_told(judge: SchemaJudge) -> None:
 
 async def test_an_ordinary_call_needs_no_helper(judge: SchemaJudge) -> None:
     assert await judge.problem(SIMPLE, '{"n": 1}') is None
-    assert judge.helper_pids == []
+    assert judge._helpers.pids == []
 
 
 async def test_the_first_flaw_is_told(judge: SchemaJudge) -> None:

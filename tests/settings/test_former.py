@@ -2,7 +2,7 @@
 
 import re
 
-from turnbridge.settings.fields import complaints, known_names
+from turnbridge.settings.fields import known_names, unknown_settings
 from turnbridge.settings.former import FORMER
 
 
@@ -26,7 +26,7 @@ def test_whatever_a_note_refers_to_exists() -> None:
 def test_whoever_sets_one_that_is_gone_or_renamed_is_told() -> None:
     environment = {"PROXY_KILL_ON_DISCONNECT": "1", "TOKEN_LOG_PATH": "usage.log", "WORKER_MAX_CONCURRENCY": "4"}
     sums = "The log has the tokens of every request, and `/metrics` their sums."
-    assert complaints(environment) == [
+    assert unknown_settings(environment) == [
         "PROXY_KILL_ON_DISCONNECT is set, but has no effect here. A turn always ends when its client leaves.",
         f"TOKEN_LOG_PATH is set, but has no effect here. {sums}",
         "WORKER_MAX_CONCURRENCY is set, but has another name here: `PROXY_MAX_TURNS`.",
@@ -34,4 +34,4 @@ def test_whoever_sets_one_that_is_gone_or_renamed_is_told() -> None:
 
 
 def test_what_other_programs_listen_to_is_left_alone() -> None:
-    assert complaints({"NODE_ENV": "production", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}) == []
+    assert unknown_settings({"NODE_ENV": "production", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}) == []

@@ -9,9 +9,9 @@ from msgspec import structs
 
 from turnbridge.settings.fields import (
     Settings,
-    complaints,
     known_names,
     load_settings,
+    unknown_settings,
 )
 
 
@@ -84,7 +84,7 @@ def test_an_empty_variable_is_an_unset_one(environment: pytest.MonkeyPatch) -> N
     for name in (*known_names(), "PROXY_CONFIG", "PROXY_TYPO"):
         environment.setenv(name, "")
     assert load_settings() == before
-    assert complaints(os.environ) == []
+    assert unknown_settings(os.environ) == []
 
 
 def test_the_file_has_the_same_names_and_may_use_tables(file: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_file_has_the_same_names_and_may_use_tables(file: Path) -> None:
         "cors_allowed_origins": ("https://a.test",),
         "model_aliases": {"fast": "gpt-5.5-low"},
     }
-    assert complaints(os.environ) == []
+    assert unknown_settings(os.environ) == []
 
 
 def test_an_empty_text_in_the_file_is_unset_too(file: Path) -> None:
@@ -162,13 +162,13 @@ def test_a_bad_value_is_refused_with_the_name_of_its_setting_and_what_it_expects
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("PROXY_API_KEY = 12345", "a text"),
-        ("PROXY_DATA_DIR = 1", "a path, of a user who exists if it begins with `~`"),
-        ("PROXY_DATA_DIR = '~nobody-of-this-name/x'", "a path, of a user who exists if it begins with `~`"),
+        ("PROXY_API_KEY = 12345", "a string"),
+        ("PROXY_DATA_DIR = 1", "a path; the user of a leading `~` must exist"),
+        ("PROXY_DATA_DIR = '~nobody-of-this-name/x'", "a path; the user of a leading `~` must exist"),
         ("PORT = true", "a whole number from 0 to 65535"),
         ("PROXY_DRAIN_S = inf", "a number of at least 0"),
-        ("PROXY_CORS_ALLOWED_ORIGINS = [1]", "texts, separated by commas"),
-        ("PROXY_MODEL_ALIASES = { fast = 1 }", "a table of texts"),
+        ("PROXY_CORS_ALLOWED_ORIGINS = [1]", "a comma-separated list"),
+        ("PROXY_MODEL_ALIASES = { fast = 1 }", "a table of strings"),
     ],
 )
 def test_a_value_of_another_kind_in_the_file_is_refused(file: Path, line: str, expected: str) -> None:
@@ -216,12 +216,12 @@ def test_a_name_that_is_no_setting_is_reported_with_the_nearest_one(
         environment.setenv(name, "1")
     else:
         file.write_text(f"{name} = 1")
-    assert complaints(os.environ) == [complaint]
+    assert unknown_settings(os.environ) == [complaint]
 
 
 @pytest.mark.usefixtures("environment")
 def test_names_of_others_are_nobodys_business() -> None:
-    assert complaints({"PATH": "/bin", "CODEX_SANDBOX": "1", "HTTPS_PROXY": "http://p", "PROXY_HOST": "x"}) == []
+    assert unknown_settings({"PATH": "/bin", "CODEX_SANDBOX": "1", "HTTPS_PROXY": "http://p", "PROXY_HOST": "x"}) == []
 
 
 def test_a_missing_file_that_was_named_is_reported(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:

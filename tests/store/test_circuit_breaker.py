@@ -22,8 +22,7 @@ from tests.store.samples import (
     say,
 )
 from tests.support.hanging_store import hanging
-from turnbridge.store import circuit_breaker as guarded
-from turnbridge.store.circuit_breaker import GuardedDatabase
+from turnbridge.store.circuit_breaker import BreakerTiming, GuardedDatabase
 from turnbridge.store.database import Database
 from turnbridge.store.open import (
     SqlStore,
@@ -41,18 +40,14 @@ UNAVAILABLE = "The store cannot be used"
 NO_ANSWER = "The store cannot be used: it does not answer"
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the store give up sooner: it is the same however long it waits."""
-    monkeypatch.setattr(guarded, "PATIENCE_S", 0.6)
-    monkeypatch.setattr(guarded, "DOUBT_S", 0.3)
-    monkeypatch.setattr(guarded, "RETRY_S", 0.05)
+# The store gives up sooner: it is the same however long it waits.
+TIMING = BreakerTiming(timeout_s=0.6, probe_after_s=0.3, retry_s=0.05)
 
 
 @pytest.fixture
 async def gateway_store(url: str) -> AsyncIterator[SqlStore]:
     """Return a store with a response in it, as a gateway has it."""
-    store = guarded_store(url)
+    store = guarded_store(url, timing=TIMING)
     await say(store, "before", ["a"], ["b"])
     yield store
     await store.aclose()
@@ -129,7 +124,6 @@ async def test_work_that_takes_too_long_is_given_up_alone(url: str, gateway_stor
     with capture_logs() as logs:
         with pytest.raises(BackendUnavailable, match=NO_ANSWER):
             await database.read(lambda tx: tx.execute(endless))
-        assert not database.away
         await say(gateway_store, "r1", ["c"], ["d"])
         assert await names_of(gateway_store, "before") == (["a"], ["b"])
     assert logs == []
@@ -137,15 +131,12 @@ async def test_work_that_takes_too_long_is_given_up_alone(url: str, gateway_stor
     database.abandon()
 
 
-async def test_upkeep_may_take_longer_than_a_request_waits(
-    url: str, gateway_store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guarded, "PATIENCE_S", 0.02)
-    monkeypatch.setattr(guarded, "DOUBT_S", 0.01)
-    upkeep = gateway_store.unhurried()
+async def test_upkeep_may_take_longer_than_a_request_waits(url: str, gateway_store: SqlStore) -> None:
+    impatient = guarded_store(url, timing=BreakerTiming(timeout_s=0.02, probe_after_s=0.01))
     slow = SLOW["sqlite" if sqlite_file(url) else "postgres"]
-    await upkeep._database.read(lambda tx: tx.execute(slow))
-    monkeypatch.undo()
+    await impatient.for_maintenance()._database.read(lambda tx: tx.execute(slow))
+    await impatient.aclose()
+    upkeep = gateway_store.for_maintenance()
     assert (await upkeep.prune(made_before=10**12)).responses == 1
     with await hanging(url):
         with pytest.raises(BackendUnavailable):
@@ -156,7 +147,7 @@ async def test_upkeep_may_take_longer_than_a_request_waits(
 async def test_a_store_that_cannot_be_opened_is_tried_again_while_nobody_asks(tmp_path: Path) -> None:
     in_the_way = tmp_path / "data"
     in_the_way.write_bytes(b"")
-    store = guarded_store(store_url(in_the_way))
+    store = guarded_store(store_url(in_the_way), timing=TIMING)
     with pytest.raises(BackendUnavailable, match=UNAVAILABLE):
         await say(store, "before", ["a"], ["b"])
     assert refused_at_once(say(store, "before", ["a"], ["b"]))
@@ -176,7 +167,7 @@ async def test_those_who_wait_for_a_database_to_open_hear_how_it_went_together()
         await asyncio.sleep(0.1)
         raise BackendUnavailable("It does not answer.")
 
-    store = SqlStore(GuardedDatabase(slow), now=lambda: 0)
+    store = SqlStore(GuardedDatabase(slow, TIMING), now=lambda: 0)
     failures = await asyncio.gather(*(say(store, "r1", ["a"], ["b"]) for _ in range(3)), return_exceptions=True)
     assert [str(failure) for failure in failures] == ["It does not answer."] * 3
     assert attempts == 1
@@ -188,7 +179,7 @@ async def test_a_database_that_never_opens_is_waited_for_once() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    store = SqlStore(GuardedDatabase(never), now=lambda: 0)
+    store = SqlStore(GuardedDatabase(never, TIMING), now=lambda: 0)
     with pytest.raises(BackendUnavailable, match=NO_ANSWER):
         await store.response(OWNER, "r1")
     assert refused_at_once(store.response(OWNER, "r1"))
@@ -199,7 +190,7 @@ async def test_a_defect_is_not_taken_for_an_outage() -> None:
     async def broken() -> Database:
         raise ZeroDivisionError
 
-    store = SqlStore(GuardedDatabase(broken), now=lambda: 0)
+    store = SqlStore(GuardedDatabase(broken, TIMING), now=lambda: 0)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             await store.response(OWNER, "r1")
@@ -212,7 +203,7 @@ async def test_a_store_that_nobody_used_makes_no_file(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_leaves_lets_others_read_once_its_reader_is_free(tmp_path: Path) -> None:
-    store = guarded_store(store_url(tmp_path))
+    store = guarded_store(store_url(tmp_path), timing=TIMING)
     await store.add_conversation(conversation("c"), items("a"))
     for _ in range(20):
         reading = asyncio.ensure_future(store.conversation(OWNER, "c"))

@@ -120,7 +120,7 @@ async def test_our_own_mistakes_are_not_told_as_failures_of_the_database(store: 
 
 async def test_work_that_waits_for_something_else_is_a_mistake(tmp_path: Path) -> None:
     database = await database_at(store_url(tmp_path))
-    with pytest.raises(RuntimeError, match="waits for nothing"):
+    with pytest.raises(RuntimeError, match="awaits nothing"):
         await database.write(lambda _: asyncio.sleep(0))
     await database.aclose()
 

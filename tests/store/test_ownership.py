@@ -39,7 +39,7 @@ ATTEMPTS: dict[str, tuple[Callable[[SqlStore], Awaitable[object]], object]] = {
     "conversation items": (lambda store: store.conversation_items(STRANGER, "c", ItemQuery()), None),
     "conversation item": (lambda store: store.conversation_item(STRANGER, "c", "a"), None),
     "inputs": (lambda store: store.response_inputs(STRANGER, "r1", ItemQuery()), None),
-    "outputs": (lambda store: store.response_outputs(STRANGER, "r1"), ()),
+    "outputs": (lambda store: store.response_outputs(STRANGER, "r1"), []),
     "end lost": (lambda store: store.end_lost_response(replace(response("run"), owner=STRANGER)), False),
     "update": (lambda store: store.update_conversation(STRANGER, "c", {}), False),
     "append": (lambda store: store.append_items(STRANGER, "c", items("x")), False),

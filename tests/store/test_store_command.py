@@ -18,8 +18,8 @@ from tests.store.samples import (
     items,
     response,
 )
+from turnbridge.cli.console import EXIT_CONFIG, EXIT_UNAVAILABLE
 from turnbridge.cli.main import app
-from turnbridge.cli.refusal import EXIT_CONFIG, EXIT_UNAVAILABLE
 from turnbridge.settings.fields import known_names
 from turnbridge.store.open import open_store, store_url
 from turnbridge.turn.items import JsonObject
@@ -80,9 +80,9 @@ def responses(url: str) -> list[str]:
 def test_show_tells_how_much_is_kept_and_where(data: Path) -> None:
     shown = dict(re.split(r"  +", line, maxsplit=1) for line in run("show").splitlines())
     oldest = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 40 * DAY))
-    where, oldest_shown = shown.pop("Where"), shown.pop("Oldest")
+    where, oldest_shown = shown.pop("Location"), shown.pop("Oldest")
     assert shown == {
-        "Kept": "30 days, 1024 MB at most",
+        "Retention": "30 days, 1024 MB at most",
         "Size": "1.1 MB",
         "Responses": "2",
         "Conversations": "1",
@@ -94,14 +94,14 @@ def test_show_tells_how_much_is_kept_and_where(data: Path) -> None:
 
 
 def test_prune_removes_what_the_settings_say(url: str) -> None:
-    assert run("prune") == "Removed 1 responses, 0 conversations and 0 chat completions.\n"
+    assert run("prune") == "Deleted 1 responses, 0 conversations and 0 chat completions.\n"
     assert responses(url) == ["r-young"]
 
 
 def test_prune_removes_what_the_options_say(url: str) -> None:
-    assert run("prune", "--older-than-days", "50", "--max-mb", "1").startswith("Removed 1 responses, 0 ")
+    assert run("prune", "--older-than-days", "50", "--max-mb", "1").startswith("Deleted 1 responses, 0 ")
     assert responses(url) == ["r-young"]
-    assert run("prune", "--older-than-days", "0") == "Removed 1 responses, 1 conversations and 1 chat completions.\n"
+    assert run("prune", "--older-than-days", "0") == "Deleted 1 responses, 1 conversations and 1 chat completions.\n"
     assert asyncio.run(_kept(url)) == []
 
 
@@ -160,5 +160,5 @@ def test_a_store_in_postgres_is_shown_without_its_password(
     del data
     monkeypatch.setenv("PROXY_DATABASE_URL", postgres.replace("postgres:@", "postgres:hunter2@"))
     shown = run("show")
-    assert re.search(r"^Where +postgresql:///postgres$", shown, re.MULTILINE)
+    assert re.search(r"^Location +postgresql:///postgres$", shown, re.MULTILINE)
     assert "hunter2" not in shown

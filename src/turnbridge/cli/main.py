@@ -1,4 +1,4 @@
-"""The `turnbridge` program: the list of its commands. Each is imported only when it is used."""
+"""The `turnbridge` command and its subcommands, which are imported only when they are used."""
 
 import importlib
 
@@ -7,9 +7,9 @@ from click.exceptions import Exit
 
 from turnbridge import __version__
 
-# The exit status by which shells report a program that Ctrl-C ended.
+# 128 + SIGINT, as shells report a program that Ctrl-C ended.
 EXIT_INTERRUPTED = 130
-# Wide enough for the longest line of the help, where the terminal is.
+# Wide enough for the longest line of the help.
 HELP_COLUMNS = 120
 
 COMMANDS = {
@@ -19,11 +19,11 @@ COMMANDS = {
     "store": "turnbridge.cli.store",
     "trace": "turnbridge.diagnostics.timeline",
 }
-"""The module of each command, which has the command under the same name."""
+"""The module of each command, in which the command has the same name."""
 
 
 class _Commands(click.Group):
-    """Imports commands when they are needed, and ends quietly on Ctrl-C."""
+    """Imports commands lazily, and exits without a traceback on Ctrl-C."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

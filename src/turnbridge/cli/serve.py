@@ -1,4 +1,4 @@
-"""`turnbridge serve`: checks the settings, listens, and runs the gateway until it is told to stop."""
+"""`turnbridge serve`: checks the settings, listens, and runs the gateway until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -11,42 +11,21 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from turnbridge.bootstrap import (
-    KEY_FILE,
-    Gateway,
-    running_gateway,
-    stored_key,
-    trace_path,
-)
-from turnbridge.cli.banner import Greeting, say, shown_key
-from turnbridge.cli.refusal import (
-    EXIT_UNAVAILABLE,
-    refuse,
-    usable_settings,
-    warn,
-)
+from turnbridge.bootstrap import KEY_FILE, Gateway, running_gateway, stored_key, trace_path
+from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, refuse, say, shown_key, usable_settings, warn
 from turnbridge.codex.setup import login_command
 from turnbridge.logs.setup import conceal, configure_logging
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
-from turnbridge.settings.fields import Settings, complaints
+from turnbridge.settings.fields import Settings, unknown_settings
 from turnbridge.web.server.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.server.http_server import HttpServer, fastest_loop
 
-# Of keys that somebody else may guess: 16 letters and digits by chance have 95 bits.
-SHORTEST_PUBLIC_KEY = 16
-
-
-class Address(NamedTuple):
-    """What a socket is bound to."""
-
-    family: socket.AddressFamily
-    host: str
-    port: int
+# For keys that are reachable from other machines: 16 random letters and digits have 95 bits.
+MIN_PUBLIC_KEY_LENGTH = 16
 
 
 @click.command()
@@ -55,15 +34,17 @@ class Address(NamedTuple):
 @click.option("--demo", is_flag=True, help="Answer from a scripted model behind the real Codex: no account needed.")
 def serve(*, host: str | None, port: int | None, demo: bool) -> None:
     """Run the gateway."""
-    _stand_in_for_closed_streams()
+    _reopen_closed_streams()
     settings = usable_settings(PROXY_HOST=host, PORT=port)
     configure_logging(settings.log_level)
-    for complaint in complaints(os.environ):
-        warn(complaint)
+    for warning in unknown_settings(os.environ):
+        warn(warning)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
-        refuse("PROXY_API_KEY holds no key. Set one, or several with commas; if it is unset, the gateway makes one.")
-    address = _address(settings.host, settings.port)
-    if not ipaddress.ip_address(address.host).is_loopback:
+        refuse(
+            "PROXY_API_KEY contains no key. Set one, or several separated by commas; if it is unset, one is generated."
+        )
+    family, address = _resolved(settings.host, settings.port)
+    if not ipaddress.ip_address(address).is_loopback:
         _check_keys(settings)
     if settings.log_proto and trace_path(settings).is_symlink():
         refuse(
@@ -71,85 +52,86 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
         )
     _check_data_dir(settings.data_dir)
     raise_descriptor_limit()
+    listener = _listen(family, address, settings.port)
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(settings, address, demo=demo))
+        runner.run(_serve(settings, listener, demo=demo))
 
 
-def _stand_in_for_closed_streams() -> None:
-    """Open standard streams that the caller has closed: whatever is opened next would take their place."""
+def _reopen_closed_streams() -> None:
+    """Open the standard streams that the parent has closed: the next file or socket would get their descriptor."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - It stays open.
 
 
 def _check_keys(settings: Settings) -> None:
-    """Refuse to let others than this machine use a key that nobody chose, or guess a short one."""
+    """Refuse to listen beyond loopback with a generated key, or with one that is short enough to guess."""
     if settings.api_key is None:
         refuse(
-            f"Refusing to listen on {settings.host} with a generated key. Choose a key of your own in PROXY_API_KEY, "
-            "or listen on 127.0.0.1."
+            f"Refusing to listen on {settings.host} with a generated key. Set PROXY_API_KEY, or listen on 127.0.0.1."
         )
     secrets = {
         "PROXY_API_KEY": (settings.api_key or "").split(","),
         "PROXY_METRICS_TOKEN": [settings.metrics_token or ""],
     }
     for name, values in secrets.items():
-        if any(0 < len(value.strip()) < SHORTEST_PUBLIC_KEY for value in values):
+        if any(0 < len(value.strip()) < MIN_PUBLIC_KEY_LENGTH for value in values):
             refuse(
-                f"Refusing to listen on {settings.host}: {name} has fewer than {SHORTEST_PUBLIC_KEY} characters, which "
-                "others could guess. Choose a longer one, for example by `openssl rand -hex 16`."
+                f"Refusing to listen on {settings.host}: {name} has fewer than {MIN_PUBLIC_KEY_LENGTH} characters, "
+                "which others could guess. Choose a longer one, for example by `openssl rand -hex 16`."
             )
 
 
 def _check_data_dir(directory: Path) -> None:
-    """Refuse to start with a directory that is none. A disk that cannot be written to is waited for instead."""
+    """Refuse to start if the path cannot be a directory; other failures, such as a full disk, may pass."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        refuse(f"Cannot keep anything in {directory}: {error.strerror}. Choose another directory in PROXY_DATA_DIR.")
+        refuse(
+            f"Cannot use the data directory {directory}: {error.strerror}. Choose another directory in PROXY_DATA_DIR."
+        )
     except OSError as error:
-        warn(f"cannot make {directory} now: {error.strerror}")
+        warn(f"cannot create {directory}: {error.strerror}")
 
 
-def _own_key(directory: Path) -> str:
+def _generated_key(directory: Path) -> str:
     try:
         return stored_key(directory)
     except OSError as error:
-        words = f"Cannot keep a key in {directory}: {error.strerror}. Make room, or choose a key in PROXY_API_KEY."
-        refuse(words, status=EXIT_UNAVAILABLE)
+        message = f"Cannot store a key in {directory}: {error.strerror}. Free some space, or set PROXY_API_KEY."
+        refuse(message, status=EXIT_UNAVAILABLE)
 
 
-async def _serve(settings: Settings, address: Address, *, demo: bool) -> None:
-    api_key = settings.api_key or _own_key(settings.data_dir)
+async def _serve(settings: Settings, listener: socket.socket, *, demo: bool) -> None:
+    api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
-    listener = _listen(address)
     host, port = listener.getsockname()[:2]
     key = shown_key(api_key, chosen=settings.api_key is not None, file=settings.data_dir / KEY_FILE)
-    greeting = Greeting(host=host, port=port, key=key, demo=demo)
+    banner = Banner(host=host, port=port, key=key, demo=demo)
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         gateway = await stack.enter_async_context(
             running_gateway(settings, api_key=api_key, provider=model.base_url if model else None)
         )
-        # Whoever waits for a turn or has one, and as many who do neither.
+        # Twice the requests that can be running or queued: as many connections may be idle.
         wanted = 2 * (settings.max_turns + settings.queue_max)
         server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
-        say(greeting.opening())
-        first_steps = asyncio.create_task(_say_first_steps(greeting, gateway, login_command(settings)))
+        say(banner.opening())
+        first_steps = asyncio.create_task(_say_first_steps(banner, gateway, login_command(settings)))
         stack.callback(first_steps.cancel)
-        _spare_the_collector()
+        _tune_garbage_collector()
         await server.serve(sockets=[listener])
 
 
-async def _say_first_steps(greeting: Greeting, gateway: Gateway, command: str) -> None:
-    """Tell what to try once Codex has started; a Codex that does not start is told by the log."""
+async def _say_first_steps(banner: Banner, gateway: Gateway, command: str) -> None:
+    """Print the examples once Codex has started; if it does not start, the log says why."""
     ready = (await gateway.pool.first_readiness()).ready
-    say(greeting.first_steps(login_command=None if ready else command))
+    say(banner.first_steps(login_command=None if ready else command))
 
 
-def _spare_the_collector() -> None:
-    """Keep the garbage collector from looking through what is here to stay: 5 % of a request's time."""
+def _tune_garbage_collector() -> None:
+    """Exclude the objects of the start from garbage collection: scanning them took 5 % of a request's time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
@@ -157,9 +139,9 @@ def _spare_the_collector() -> None:
 
 @contextlib.contextmanager
 def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> Iterator[None]:
-    """Let running turns finish at the first signal to stop, and stop at once at the second.
+    """Shut down gracefully at the first signal, and at once at the second.
 
-    A terminal that closes may send SIGHUP twice, so it never means "at once". Under `nohup` it stays ignored.
+    A closing terminal may send SIGHUP twice, so a second SIGHUP is ignored. Under `nohup`, SIGHUP stays ignored.
     """
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []
@@ -190,26 +172,22 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> I
             loop.remove_signal_handler(number)
 
 
-def _address(host: str, port: int) -> Address:
-    """Return the address to listen on; a name that has several is tried as IPv4 first, as clients do."""
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, str]:
+    """Return the address to listen on; IPv4 is preferred, as by clients."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, ValueError):  # The second for what cannot be a name at all.
+    except (OSError, ValueError):  # ValueError: not a valid host name.
         refuse(f"Cannot listen on {host}: there is no such address. Choose another one with --host.")
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-    return Address(family, str(address[0]), port)
+    return family, str(address[0])
 
 
-def _listen(address: Address) -> socket.socket:
-    listener = socket.socket(address.family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _listen(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    """Return a listening socket; clients can connect from here on, and wait until the server accepts them."""
+    dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        listener.bind((address.host, address.port))
+        return socket.create_server((host, port), family=family, dualstack_ipv6=dual_stack)
     except OSError as error:
-        listener.close()
-        wrong_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        other = "port with --port" if wrong_port else "address with --host"
-        refuse(f"Cannot listen on {address.host}:{address.port}: {error.strerror}. Choose another {other}.")
-    # From here on a client may connect, and waits until the server takes it.
-    listener.listen()
-    return listener
+        other = "port with --port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "address with --host"
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        refuse(f"Cannot listen on {host}:{port}: {reason}. Choose another {other}.")

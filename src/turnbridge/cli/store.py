@@ -1,4 +1,4 @@
-"""`turnbridge store`: what is kept of answers, seen and looked after by the operator."""
+"""`turnbridge store`: inspection and maintenance of the response store."""
 
 import asyncio
 import os
@@ -15,14 +15,9 @@ import click
 import msgspec
 from click.exceptions import Exit
 
-from turnbridge.cli.refusal import EXIT_UNAVAILABLE, refuse, usable_settings
+from turnbridge.cli.console import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.settings.fields import Settings
-from turnbridge.store.open import (
-    SqlStore,
-    open_store,
-    sqlite_file,
-    store_url,
-)
+from turnbridge.store.open import SqlStore, open_store, sqlite_file, store_url
 from turnbridge.turn.errors import GatewayError
 
 T = TypeVar("T")
@@ -33,18 +28,18 @@ SECONDS_PER_DAY = 24 * 3600
 
 @click.group()
 def store() -> None:
-    """Show and look after what is kept of answers."""
+    """Inspect and maintain the response store."""
 
 
 @store.command()
 def show() -> None:
-    """Show how much is kept, where, and since when."""
+    """Show the location, size and contents of the store."""
     settings = usable_settings()
     figures = _with_store(settings, lambda store: store.figures())
     oldest = "-" if figures.oldest is None else f"{datetime.fromtimestamp(figures.oldest, UTC):%Y-%m-%d %H:%M} UTC"
     rows = {
-        "Where": _where(settings),
-        "Kept": f"{settings.store_ttl_days:g} days, {settings.store_max_mb} MB at most",
+        "Location": _where(settings),
+        "Retention": f"{settings.store_ttl_days:g} days, {settings.store_max_mb} MB at most",
         "Size": _megabytes(figures.bytes),
         "Responses": str(figures.responses),
         "Conversations": str(figures.conversations),
@@ -58,31 +53,31 @@ def show() -> None:
 
 @store.command()
 @click.option(
-    "--older-than-days", type=click.FloatRange(min=0), help="Remove what is older than this (PROXY_STORE_TTL_DAYS)."
+    "--older-than-days", type=click.FloatRange(min=0), help="Delete entries older than this (PROXY_STORE_TTL_DAYS)."
 )
 @click.option(
     "--max-mb",
     type=click.IntRange(min=0),
-    help="Then remove the oldest of whoever has most until the rest fits (PROXY_STORE_MAX_MB).",
+    help="Then delete the oldest entries of the key that uses most, down to this size (PROXY_STORE_MAX_MB).",
 )
 def prune(*, older_than_days: float | None, max_mb: int | None) -> None:
-    """Remove what is too old or too much, as the gateway itself does now and then."""
+    """Delete entries by age and size, as the gateway itself does every 15 minutes."""
     settings = usable_settings()
     days = settings.store_ttl_days if older_than_days is None else older_than_days
     most = settings.store_max_mb if max_mb is None else max_mb
-    # What was made in this very second is not younger than zero days.
+    # Zero days include what was created in this very second.
     made_before = int(time.time() - days * SECONDS_PER_DAY) + 1
     pruned = _with_store(settings, lambda store: store.prune(made_before=made_before, most_bytes=most * BYTES_PER_MB))
     click.echo(
-        f"Removed {pruned.responses} responses, {pruned.conversations} conversations "
+        f"Deleted {pruned.responses} responses, {pruned.conversations} conversations "
         f"and {pruned.chats} chat completions."
     )
 
 
 @store.command()
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write. Default: standard output.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
 def export(*, out: Path | None) -> None:
-    """Write everything that is kept, as one JSON object a line."""
+    """Export all entries, one JSON object per line."""
 
     async def write(store: SqlStore) -> None:
         with nullcontext(sys.stdout.buffer) if out is None else _private(out) as lines:
@@ -97,7 +92,7 @@ def export(*, out: Path | None) -> None:
 
 @store.command()
 def vacuum() -> None:
-    """Give the room of removed answers back to the system; the gateway waits meanwhile."""
+    """Reclaim disk space; blocks the gateway's writes meanwhile."""
     settings = usable_settings()
     _with_store(settings, lambda store: store.vacuum())
     click.echo(f"Done: {_where(settings)}")
@@ -108,10 +103,10 @@ def _url(settings: Settings) -> str:
 
 
 def _with_store(settings: Settings, work: Callable[[SqlStore], Awaitable[T]]) -> T:
-    """Return the result of work on the store; a file that is not there is not made."""
+    """Return the result of work on the store; exit if its file does not exist."""
     file = sqlite_file(_url(settings))
     if file is not None and not file.exists():
-        click.echo(f"Nothing is kept: there is no file {file}.", err=True)
+        click.echo(f"The store is empty: there is no file {file}.", err=True)
         raise Exit
 
     async def run() -> T:
@@ -129,7 +124,7 @@ def _with_store(settings: Settings, work: Callable[[SqlStore], Awaitable[T]]) ->
 
 
 def _where(settings: Settings) -> str:
-    """Return where the store is, without a password."""
+    """Return the location of the store, without a password."""
     file = sqlite_file(_url(settings))
     if file is not None:
         return f"{file} ({_megabytes(file.stat().st_size)} on disk)"

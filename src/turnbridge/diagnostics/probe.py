@@ -11,7 +11,7 @@ import click
 import msgspec
 from click.exceptions import Exit
 
-from turnbridge.cli.refusal import refuse, usable_settings
+from turnbridge.cli.console import refuse, usable_settings
 from turnbridge.codex.process.backend import open_thread
 from turnbridge.codex.process.binary import Binary, examine
 from turnbridge.codex.process.worker import Worker, start_worker

@@ -14,7 +14,7 @@ import msgspec
 from click.exceptions import Exit
 from msgspec import inspect
 
-from turnbridge.cli.refusal import refuse, usable_settings
+from turnbridge.cli.console import refuse, usable_settings
 from turnbridge.codex.legacy import v1_messages as v1
 from turnbridge.codex.legacy.notifications import OLDER_NOTIFICATIONS
 from turnbridge.codex.process.binary import Binary, examine

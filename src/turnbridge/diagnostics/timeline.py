@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from turnbridge.bootstrap import trace_path
-from turnbridge.cli.refusal import refuse, usable_settings
+from turnbridge.cli.console import refuse, usable_settings
 from turnbridge.trace.record import Line
 from turnbridge.trace.writer import KEPT_FILES, rotated
 from turnbridge.turn.items import Json, JsonObject

@@ -1,11 +1,10 @@
-"""What is kept after an answer, and what a store of it must do.
+"""The records that are stored after an answer, and the interface of the store.
 
-Histories share their beginnings: each response adds a segment of its own items after the segment that it continues, and
-a conversation points at its last segment. So any response can be continued, conversations branch, and nothing is kept
-twice. A segment stays for as long as a response, a conversation or a later segment needs it.
+Histories share their prefixes. Each response adds one segment with its own items after the segment that it continues,
+and a conversation points at its last segment. So any response can be continued, conversations can branch, and no item
+is stored twice. A segment is deleted once no response, conversation or later segment refers to it.
 
-Everything belongs to an owner; to anybody else it does not exist. Items and answers are the client's own JSON: a store
-does not look inside.
+Every record has an owner, and does not exist for anybody else. Items and answers are opaque JSON to the store.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Protocol
 
 from turnbridge.turn.items import JsonObject
 
-# What a background response is before it has ended.
+# States of a background response before its end.
 QUEUED = "queued"
 IN_PROGRESS = "in_progress"
 CANCELLED = "cancelled"
@@ -26,14 +25,14 @@ class KeptItem:
     """An item of a history."""
 
     id: str
-    """The name by which clients refer to it; the item itself need not have it inside."""
+    """The id that clients use; the body need not contain it."""
     body: JsonObject
-    """As the client sent it, or the model made it."""
+    """The item as the client sent it, or as the model produced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseRecord:
-    """A response as it is shown to its client."""
+    """A response; `body` is what its client sees."""
 
     id: str
     owner: str
@@ -55,7 +54,7 @@ class ConversationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRecord:
-    """A chat completion that its client asked to keep."""
+    """A chat completion that was requested with `store: true`."""
 
     id: str
     owner: str
@@ -72,14 +71,14 @@ class History:
 
     segment: int
     inputs: tuple[KeptItem, ...]
-    """What the model was shown for the last response, or all of a conversation's items."""
+    """The input of the last response, or all items of a conversation."""
     outputs: tuple[KeptItem, ...] = ()
-    """What it answered; empty for a conversation."""
+    """The output of the last response; empty for a conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemQuery:
-    """Which items of a history to list."""
+    """Pagination of a list."""
 
     after: str | None = None
     limit: int = 20
@@ -93,22 +92,23 @@ class ItemPage:
     items: tuple[KeptItem, ...] = ()
     has_more: bool = False
     knows_after: bool = True
-    """Whether the item that the page begins after is in the list."""
+    """Whether the cursor of the query is in the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatQuery:
-    """Which chat completions to list."""
+class ChatQuery(ItemQuery):
+    """Filter and pagination of chat completions."""
 
     model: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-    after: str | None = None
-    limit: int = 20
-    newest_first: bool = False
 
 
 class Store(Protocol):
-    """Keeps responses, conversations and chat completions. Each method happens whole, or not at all."""
+    """Stores responses, conversations and chat completions. Each method is one atomic operation.
+
+    The result is None or False if this owner has no such record. Deleting a record also deletes the items that nothing
+    else refers to. Where an id of an item occurs more than once, it means the latest one.
+    """
 
     async def add_response(
         self,
@@ -120,12 +120,11 @@ class Store(Protocol):
         conversation: str | None = None,
         lease_s: float | None = None,
     ) -> None:
-        """Keep a response after the segment that it continues, or at the end of a conversation.
+        """Add a response after the segment that it continues, or at the end of a conversation.
 
-        One that still runs has a lease: whoever runs it extends it, and without that it counts as lost. Leases are
-        counted by the store's clock.
+        A running response has a lease, which its owner renews; once the lease has expired, the response counts as
+        lost. Leases use the store's clock. Raises `NotFound` if what the response continues has been deleted.
         """
-        ...
 
     async def finish_response(
         self,
@@ -135,108 +134,55 @@ class Store(Protocol):
         events: bytes | None = None,
         conversation: str | None = None,
     ) -> bool:
-        """Keep the end of a running response, and its stream; False if it does not run: a response ends once.
+        """Store the end of a running response, and its event stream; False if it is not running.
 
-        Its items become the last ones of the conversation, if that still exists.
+        Its items are appended to the conversation, if that still exists.
         """
-        ...
 
     async def end_lost_response(self, record: ResponseRecord) -> bool:
-        """Keep the end of a response that nobody makes any more; False if its lease was extended, or it has ended."""
-        ...
+        """Store the end of a response whose lease has expired; False if the lease was renewed, or it has ended."""
 
-    async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
-        """Return a response."""
-        ...
-
-    async def response_events(self, owner: str, response_id: str) -> bytes | None:
-        """Return the stream that was kept with a response, if one was."""
-        ...
-
-    async def delete_response(self, owner: str, response_id: str) -> bool:
-        """Remove a response, and what of its history nothing else needs; False if there is none."""
-        ...
-
-    async def response_history(self, owner: str, response_id: str) -> History | None:
-        """Return the history that ends with a response."""
-        ...
-
-    async def response_inputs(self, owner: str, response_id: str, query: ItemQuery) -> ItemPage | None:
-        """Return a page of what the model was shown for a response; None if there is no such response."""
-        ...
-
-    async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]:
-        """Return what the model answered."""
-        ...
+    async def response(self, owner: str, response_id: str) -> ResponseRecord | None: ...
+    async def response_events(self, owner: str, response_id: str) -> bytes | None: ...
+    async def response_history(self, owner: str, response_id: str) -> History | None: ...
+    async def response_inputs(self, owner: str, response_id: str, query: ItemQuery) -> ItemPage | None: ...
+    async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]: ...
+    async def delete_response(self, owner: str, response_id: str) -> bool: ...
 
     async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
-        """Return those of the items that are kept, by id."""
-        ...
+        """Return the stored items among these ids."""
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
-        """Return the model's own items of each response in which it made one of these calls."""
-        ...
+        """Return the output items of each response that made one of these calls."""
 
     async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
-        """Let the leases of running responses end so long from now; return those that still run."""
-        ...
+        """Renew the leases of running responses; return the ids that are still running."""
 
     async def lost_responses(self) -> Sequence[ResponseRecord]:
-        """Return the responses that should run, and whose lease has ended."""
-        ...
+        """Return the running responses whose lease has expired."""
 
-    async def add_conversation(self, record: ConversationRecord, items: Sequence[KeptItem]) -> None:
-        """Keep a conversation with its first items."""
-        ...
-
-    async def conversation(self, owner: str, conversation_id: str) -> ConversationRecord | None:
-        """Return a conversation."""
-        ...
-
-    async def update_conversation(self, owner: str, conversation_id: str, metadata: JsonObject) -> bool:
-        """Replace the metadata; False if there is no such conversation."""
-        ...
-
-    async def delete_conversation(self, owner: str, conversation_id: str) -> bool:
-        """Remove a conversation, and those of its items that no response needs; False if there is none."""
-        ...
+    async def add_conversation(self, record: ConversationRecord, items: Sequence[KeptItem]) -> None: ...
+    async def conversation(self, owner: str, conversation_id: str) -> ConversationRecord | None: ...
+    async def update_conversation(self, owner: str, conversation_id: str, metadata: JsonObject) -> bool: ...
+    async def delete_conversation(self, owner: str, conversation_id: str) -> bool: ...
 
     async def conversation_history(self, owner: str, conversation_id: str) -> History | None:
         """Return all items of a conversation, as inputs."""
-        ...
 
-    async def conversation_items(self, owner: str, conversation_id: str, query: ItemQuery) -> ItemPage | None:
-        """Return a page of a conversation's items; None if there is no such conversation."""
-        ...
-
-    async def conversation_item(self, owner: str, conversation_id: str, item_id: str) -> KeptItem | None:
-        """Return an item of a conversation; the latest, where clients have used an id twice."""
-        ...
-
-    async def append_items(self, owner: str, conversation_id: str, items: Sequence[KeptItem]) -> bool:
-        """Add items at the end; False if there is no such conversation."""
-        ...
+    async def conversation_items(self, owner: str, conversation_id: str, query: ItemQuery) -> ItemPage | None: ...
+    async def conversation_item(self, owner: str, conversation_id: str, item_id: str) -> KeptItem | None: ...
+    async def append_items(self, owner: str, conversation_id: str, items: Sequence[KeptItem]) -> bool: ...
 
     async def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
-        """Remove an item from a conversation, and from every history that shares it; False if there is none."""
-        ...
+        """Delete an item from a conversation, and from every history that shares it."""
 
-    async def add_chat(self, record: ChatRecord) -> None:
-        """Keep a chat completion."""
-        ...
-
-    async def chat(self, owner: str, chat_id: str) -> ChatRecord | None:
-        """Return a chat completion."""
-        ...
+    async def add_chat(self, record: ChatRecord) -> None: ...
+    async def chat(self, owner: str, chat_id: str) -> ChatRecord | None: ...
 
     async def chats(self, owner: str, query: ChatQuery) -> tuple[Sequence[ChatRecord], bool]:
-        """Return a page of chat completions, and whether there are more."""
-        ...
+        """Return a page of chat completions in the order of their creation, and whether there are more."""
 
     async def update_chat(self, record: ChatRecord) -> bool:
-        """Replace metadata and body; False if there is no such completion."""
-        ...
+        """Replace metadata and body."""
 
-    async def delete_chat(self, owner: str, chat_id: str) -> bool:
-        """Remove a chat completion; False if there is none."""
-        ...
+    async def delete_chat(self, owner: str, chat_id: str) -> bool: ...

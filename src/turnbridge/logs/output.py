@@ -1,7 +1,7 @@
-"""Stdout and stderr as they are written to: without ever waiting for whoever reads them.
+"""Non-blocking writes to stdout and stderr.
 
-A program that starts the gateway with a pipe for its stderr, and does not read it, would else stop the gateway at
-the first line that the pipe has no room for, after some hundred requests.
+If a parent process does not read the pipe that it gave the gateway as stderr, a blocking write would stop the gateway
+once the pipe is full, after some hundred requests.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import TextIO
 
 
 class LogOutput:
-    """Writes whole lines to a file, and drops and counts those that cannot be written."""
+    """Writes lines to a file, and drops and counts those that cannot be written."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -23,7 +23,7 @@ class LogOutput:
         """Lines that were dropped."""
 
     def write(self, line: str) -> bool:
-        """Write a line, and tell whether it was written."""
+        """Write a line; False if it was dropped."""
         written = False
         with contextlib.suppress(OSError):
             written = self._write_to_file(line) if self._pipe is None else self._write_to_pipe(self._pipe, line)
@@ -31,7 +31,7 @@ class LogOutput:
         return written
 
     def flush(self) -> None:
-        """Do nothing: lines are written at once."""
+        """Do nothing: `write` does not buffer."""
 
     def _write_to_file(self, line: str) -> bool:
         self._file.write(line)
@@ -41,7 +41,7 @@ class LogOutput:
     def _write_to_pipe(self, pipe: int, line: str) -> bool:
         rest = memoryview((("\n" if self._torn else "") + line).encode(errors="backslashreplace"))
         while rest:
-            # A pipe that can be written to has room for this much.
+            # A writable pipe has room for this much.
             part, rest = rest[: select.PIPE_BUF], rest[select.PIPE_BUF :]
             if not select.select((), (pipe,), (), 0)[1]:
                 return False
@@ -51,17 +51,17 @@ class LogOutput:
 
 
 def print_to(file: TextIO, text: str) -> bool:
-    """Print a text, and tell whether that was possible; if not, nothing more is printed there."""
+    """Print a text; False if that failed, after which nothing more is printed there."""
     if LogOutput(file).write(text.encode(file.encoding, errors="backslashreplace").decode(file.encoding)):
         return True
-    # What is left in the buffer would fail again when the program ends, and change its exit status.
+    # What is left in the buffer would fail again at exit, and change the exit status.
     with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nothing:
         os.dup2(nothing.fileno(), file.fileno())
     return False
 
 
 def _pipe_of(file: TextIO) -> int | None:
-    """Return the descriptor of a pipe; nothing else stops taking lines because nobody reads them."""
+    """Return the descriptor if the file is a pipe: only a pipe blocks because nobody reads it."""
     with contextlib.suppress(OSError, ValueError):
         descriptor = file.fileno()
         if hasattr(select, "PIPE_BUF") and stat.S_ISFIFO(os.fstat(descriptor).st_mode):

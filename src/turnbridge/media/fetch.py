@@ -1,8 +1,7 @@
-"""A GET over https that only reaches public hosts; what the bytes are is not known here.
+"""GET over https, restricted to public hosts.
 
-The host name is resolved once per request, every address is checked, and the connection goes to a checked
-address, so a name server that changes its answer gains nothing. TLS still verifies the host name. A redirect
-is a request like any other.
+The host name is resolved once per request, all its addresses are checked, and the connection goes to a checked address,
+so DNS rebinding has no effect. TLS verifies the host name. Each redirect is checked in the same way.
 """
 
 import asyncio
@@ -17,48 +16,43 @@ import httpcore2
 from turnbridge.media.ssrf_guard import AddressCheck, Endpoint, Resolver
 from turnbridge.turn.images import IMAGE_SIZE_LIMIT
 
+# The only allowed port: internal services listen on others.
 HTTPS_PORT = 443
-"""The only port: public files need no other, and other ports are where internal services listen."""
-
+# For one address, so that there is time for the next one.
 CONNECT_SECONDS = 3.0
-"""For one address, so that a dead one leaves time for the next."""
-
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _HEADERS = [(b"accept", b"*/*"), (b"accept-encoding", b"identity"), (b"user-agent", b"turnbridge")]
 
 _INVALID_URL = "It, or what it redirects to, is not a valid URL. Correct it."
 
-# A name in ASCII, an IPv4 address, or what stands between the brackets of an IPv6 address.
+# A name in ASCII, an IPv4 address, or an IPv6 address without brackets.
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
 
-# What a URL may hold as it is, with `%` so that nothing is escaped twice.
+# Characters that are not escaped; `%` is one, so that nothing is escaped twice.
 _URL_SAFE = "%/:?@!$&'()*+,;=~"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """How much of the gateway one URL may use; the size is the same for images and files.
-
-    What all URLs of a request may use together is the engine's to know.
-    """
+    """Limits of one URL. The engine limits the URLs of a request."""
 
     size: int = IMAGE_SIZE_LIMIT
     seconds: float = 10.0
-    """For everything: names, connections, redirects and the body."""
+    """For everything: name resolution, connections, redirects and the body."""
     redirects: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What a URL led to."""
+    """The body and content type of a response."""
 
     data: bytes
     content_type: str | None
 
 
 class FetchFailed(Exception):
-    """Nothing was fetched; the text says why, and what to do, without naming any address."""
+    """The URL cannot be fetched; the message says why, and what to do, without naming an address."""
 
 
 class FetchTooLarge(FetchFailed):
@@ -88,7 +82,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
                     str(endpoint.address), endpoint.port, timeout, local_address, socket_options
                 )
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue  # the next address is the remedy; after the last one the failure is told below
+                continue  # with the next address
         raise FetchFailed("Its host does not answer. Check the URL, or send the content itself.")
 
     async def _checked_endpoints(self, host: str, port: int) -> Sequence[Endpoint]:
@@ -96,14 +90,14 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             endpoints = await self._resolver(host, port)
         except (OSError, UnicodeError):
             endpoints = []
-        # One text for both cases: telling them apart would reveal which internal names exist.
+        # One message for both cases: two would reveal which internal names exist.
         if not endpoints or not all(self._allowed(endpoint.address) for endpoint in endpoints):
             raise FetchFailed("Its host is not on the public internet. Use a public host, or send the content itself.")
         return endpoints
 
 
 class GuardedFetcher:
-    """Fetches https URLs from public hosts, directly: proxies named in the environment are not used."""
+    """Fetches https URLs from public hosts, without the proxies of the environment."""
 
     def __init__(
         self, *, limits: FetchLimits, resolver: Resolver, allowed: AddressCheck, ssl_context: ssl.SSLContext | None
@@ -114,12 +108,11 @@ class GuardedFetcher:
         self._opened: httpcore2.AsyncConnectionPool | None = None
 
     async def aclose(self) -> None:
-        """Close what is still open."""
         if self._opened is not None:
             await self._opened.aclose()
 
     async def get(self, url: str) -> Fetched:
-        """Return what the URL leads to, within the limits."""
+        """Return the response to a URL, within the limits."""
         try:
             async with asyncio.timeout(self._limits.seconds):
                 return await self._follow(url)
@@ -127,20 +120,20 @@ class GuardedFetcher:
             limit = f"The limit is {self._limits.seconds:g} seconds"
             raise FetchFailed(f"Its host is too slow. {limit}: send the content itself.") from error
         except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
-            # The pool cuts the chain of causes, but the first error stays inside.
+            # The pool drops the cause, but the original error is in `args`.
             if isinstance(error.args[0] if error.args else None, ssl.SSLCertVerificationError):
                 raise FetchFailed("The certificate of its host is not valid. Use another host.") from error
             raise FetchFailed("The connection failed. Try again, or send the content itself.") from error
 
     async def _pool(self) -> httpcore2.AsyncConnectionPool:
-        """Return what connects. To read the system's certificates takes 40 ms, and most gateways never need them."""
+        """Return the connection pool, made on first use: loading the system's certificates takes 40 ms."""
         if self._opened is None:
             ssl_context = self._ssl_context or await asyncio.to_thread(httpcore2.default_ssl_context)
-            # Somebody who came meanwhile may have been sooner.
+            # A concurrent call may have made it in between.
             self._opened = self._opened or httpcore2.AsyncConnectionPool(
                 ssl_context=ssl_context,
                 max_connections=None,
-                # No connection is kept: each request resolves and checks its host anew.
+                # Connections are not reused: each request resolves and checks its host.
                 max_keepalive_connections=0,
                 network_backend=self._backend,
             )
@@ -148,22 +141,19 @@ class GuardedFetcher:
 
     async def _follow(self, url: str) -> Fetched:
         for _ in range(self._limits.redirects + 1):
-            answer = await self._ask(url)
+            answer = await self._request(url)
             if isinstance(answer, Fetched):
                 return answer
             url = answer
         raise FetchFailed(f"It redirects more than {self._limits.redirects} times. Use the final URL.")
 
-    async def _ask(self, url: str) -> Fetched | str:
-        """Return what is there, or the URL to go on with."""
+    async def _request(self, url: str) -> Fetched | str:
+        """Return the response, or the URL of a redirect."""
         target = parse_url(url)
         host = b"[%b]" % target.host if b":" in target.host else target.host
         pool = await self._pool()
         async with pool.stream(
-            "GET",
-            target,
-            headers=[(b"host", host), *_HEADERS],
-            extensions={"timeout": {"connect": CONNECT_SECONDS}},
+            "GET", target, headers=[(b"host", host), *_HEADERS], extensions={"timeout": {"connect": CONNECT_SECONDS}}
         ) as response:
             headers = {name.lower(): value.decode("utf-8", "replace") for name, value in response.headers}
             if response.status in _REDIRECTS and b"location" in headers:
@@ -184,9 +174,9 @@ class GuardedFetcher:
 
 
 def parse_url(url: str) -> httpcore2.URL:
-    """Return the URL to request, whose host is exactly the one to resolve and to verify."""
+    """Return the parsed URL; its host is the one that is resolved, checked and verified."""
     try:
-        # Python would drop line breaks silently, and two readers of one URL must not see two hosts.
+        # `urlsplit` silently drops line breaks, and two parsers must not see two hosts.
         if not url.isprintable():
             raise FetchFailed(_INVALID_URL)
         parts = urlsplit(url)

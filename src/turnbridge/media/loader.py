@@ -1,4 +1,4 @@
-"""Resolves references of a request: image URLs become data URLs, files become text."""
+"""Loads the media of a request: image URLs become data URLs, files become text."""
 
 import asyncio
 import base64
@@ -10,32 +10,16 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from turnbridge.engine.ports import Helpers
-from turnbridge.media.fetch import (
-    Fetched,
-    FetchFailed,
-    FetchLimits,
-    FetchTooLarge,
-    GuardedFetcher,
-)
-from turnbridge.media.pdf import MOST_PAGES, PdfReader
-from turnbridge.media.ssrf_guard import (
-    AddressCheck,
-    Resolver,
-    is_public,
-    resolve,
-)
+from turnbridge.media.fetch import Fetched, FetchFailed, FetchLimits, FetchTooLarge, GuardedFetcher
+from turnbridge.media.pdf import MOST_PAGES, pdf_text
+from turnbridge.media.ssrf_guard import AddressCheck, Resolver, is_public, resolve
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.images import (
-    SUPPORTED_IMAGES,
-    excess_of_pixels,
-    image_pixels,
-    image_type,
-)
+from turnbridge.turn.images import SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
 from turnbridge.turn.items import FilePart
 
 
 class HttpMediaLoader:
-    """The engine's `MediaLoader`; with its defaults it only reaches public hosts."""
+    """The engine's `MediaLoader`; by default it only connects to public hosts."""
 
     def __init__(
         self,
@@ -47,16 +31,13 @@ class HttpMediaLoader:
         allowed: AddressCheck = is_public,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._pdf = PdfReader(pdf_helpers, pages=pdf_pages)
+        self._pdf_helpers = pdf_helpers
+        self._pdf_pages = pdf_pages
         self._fetcher = GuardedFetcher(
-            limits=fetch_limits or FetchLimits(),
-            resolver=resolver,
-            allowed=allowed,
-            ssl_context=ssl_context,
+            limits=fetch_limits or FetchLimits(), resolver=resolver, allowed=allowed, ssl_context=ssl_context
         )
 
     async def aclose(self) -> None:
-        """Close connections."""
         await self._fetcher.aclose()
 
     async def image(self, url: str, *, param: str) -> str:
@@ -75,7 +56,7 @@ class HttpMediaLoader:
         return f"data:{mime_type};base64,{encoded.decode('ascii')}"
 
     async def file_text(self, part: FilePart) -> str:
-        """Return the text of a file part, below a line with its name if it has one."""
+        """Return the text of a file, below a line with its name if it has one."""
         data, filename, mime_type = part.data, part.filename, part.mime_type
         if data is None:
             fetched = await self._fetch(part.url or "", kind="file", param=part.param)
@@ -83,17 +64,18 @@ class HttpMediaLoader:
             mime_type = mime_type or fetched.content_type
             filename = filename or PurePosixPath(unquote(urlsplit(part.url or "").path)).name
         if data.startswith(b"%PDF-"):
-            return with_name(await self._pdf.text(data, param=part.param), filename)
-        # In a thread: it goes through megabytes several times.
+            pages = await pdf_text(self._pdf_helpers, data, most_pages=self._pdf_pages, param=part.param)
+            return _with_name(pages, filename)
+        # In a thread, since it scans megabytes several times.
         text = await asyncio.to_thread(decode_text, data, filename=filename, mime_type=mime_type)
         if text is None:
-            found = image_type(data) or type_name(filename, mime_type)
+            found = image_type(data) or _type_name(filename, mime_type)
             raise InvalidRequest(
                 f"The file is not text: its type is {found}. Send text, a PDF, or an image as an image part.",
                 code="unsupported_file",
                 param=part.param,
             )
-        return with_name(text, filename)
+        return _with_name(text, filename)
 
     async def _fetch(self, url: str, *, kind: Literal["image", "file"], param: str) -> Fetched:
         try:
@@ -117,17 +99,17 @@ _TEXT_NAMES = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-# Everything below the space except tab, line feed, form feed and carriage return, which texts use.
+# Control characters except for tab, line feed, form feed and carriage return, which occur in text.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
-_UNTOLD_TYPE = "application/octet-stream"
+_UNKNOWN_TYPE = "application/octet-stream"
 
 
 def decode_text(data: bytes, *, filename: str | None, mime_type: str | None) -> str | None:
     """Return the text of a file, or None when it is not text.
 
-    A file that calls itself text may hold control characters and need not be UTF-8: then it is read as
-    Windows-1252, as browsers do. Any other file has to look like text.
+    A file whose name or type says that it is text may contain control characters, and need not be UTF-8: it is then
+    decoded as Windows-1252, as by browsers. Any other file has to look like text.
     """
     declared = _declares_text(filename, mime_type)
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -142,17 +124,16 @@ def decode_text(data: bytes, *, filename: str | None, mime_type: str | None) -> 
     return text
 
 
-def with_name(text: str, filename: str | None) -> str:
+def _with_name(text: str, filename: str | None) -> str:
     """Return the text below a line with the file's name, so that the model can refer to it."""
-    # A line break in a name would let it pose as the content.
+    # A line break in a name could pass for the content.
     name = " ".join((filename or "").split())
     return f"File: {name}\n\n{text}" if name else text
 
 
-def type_name(filename: str | None, mime_type: str | None) -> str:
-    """Return what to call the type of a file in an error."""
+def _type_name(filename: str | None, mime_type: str | None) -> str:
     mime_type = _bare_type(mime_type)
-    if mime_type not in ("", _UNTOLD_TYPE):
+    if mime_type not in ("", _UNKNOWN_TYPE):
         return mime_type
     return PurePosixPath(filename or "").suffix or "an unknown type"
 

@@ -1,7 +1,7 @@
-"""Which network addresses the gateway may reach on behalf of a client, and how a name becomes addresses.
+"""SSRF guard: which addresses the gateway may connect to on behalf of a client, and name resolution.
 
-The rule is written out instead of asking `ipaddress.is_global`: that answer changes between versions of
-Python, calls multicast global, and does not look inside the IPv6 addresses that carry an IPv4 one.
+`ipaddress.is_global` is not used: its result differs between versions of Python, includes multicast, and ignores IPv4
+addresses that are embedded in IPv6 addresses.
 """
 
 import asyncio
@@ -14,49 +14,32 @@ IpAddress: TypeAlias = IPv4Address | IPv6Address
 
 
 class Endpoint(NamedTuple):
-    """Where a connection goes."""
+    """The destination of a connection."""
 
     address: IpAddress
     port: int
 
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[Endpoint]]]
-"""Turns a host name and a port into endpoints; raises OSError or UnicodeError when the name has none."""
+"""Resolves a host name and a port; raises OSError or UnicodeError if that fails."""
 
 AddressCheck: TypeAlias = Callable[[IpAddress], bool]
-"""Says whether an address may be reached."""
+"""Tells whether the gateway may connect to an address."""
 
 # IANA's special-purpose registry of IPv4, multicast and the reserved class E.
-_SPECIAL_V4 = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "127.0.0.0/8",
-            "169.254.0.0/16",
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.88.99.0/24",
-            "192.168.0.0/16",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/4",
-            "240.0.0.0/4",
-        ),
-    )
+_REGISTRY_V4 = (
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
+    "192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
 )
+_SPECIAL_V4 = tuple(map(IPv4Network, _REGISTRY_V4.split()))
 
-# Outside of it nothing is assigned for hosts of the public internet.
+# No other addresses are assigned to hosts on the public internet.
 _GLOBAL_UNICAST_V6 = IPv6Network("2000::/3")
 
-# Inside of it: IETF protocols (Teredo too), documentation, 6to4. Teredo and 6to4 are dead tunnels to IPv4.
+# Except for these: IETF protocols (with Teredo), documentation, 6to4. Teredo and 6to4 tunnel to IPv4, and are dead.
 _SPECIAL_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
 
-# How IPv6-only networks reach IPv4 hosts: the last 32 bits are the real destination.
+# NAT64, by which IPv6-only networks reach IPv4 hosts: the last 32 bits are the destination.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -72,6 +55,6 @@ def is_public(address: IpAddress) -> bool:
 
 
 async def resolve(host: str, port: int) -> Sequence[Endpoint]:
-    """Return what the system's resolver knows about the name."""
+    """Resolve a name with the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [Endpoint(ip_address(sockaddr[0]), port) for *_, sockaddr in found]

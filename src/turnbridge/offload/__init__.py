@@ -1,1 +1,1 @@
-"""Work that a client's data can make last for ever, done in processes that can be killed."""
+"""Helper processes with limits, for work that untrusted data can make run for ever."""

@@ -1,7 +1,7 @@
-"""What a helper process runs: one job after the other, read from stdin and answered on stdout.
+"""The main module of a helper process, apart from the pool so that it imports little.
 
-It ends when stdin closes, and an alarm ends it in the middle of a job that takes too long, whatever code is running. So
-it does not outlive a gateway that was killed by more than the time of one job.
+It reads jobs from stdin and writes results to stdout. It exits when stdin closes, and SIGALRM kills it in a job that
+takes too long. So it outlives a gateway that was killed by the time of one job at most.
 """
 
 import contextlib
@@ -14,16 +14,16 @@ from collections.abc import Callable
 READY = b"\n"
 LENGTH_BYTES = 8
 
-# The gateway ends a job at its deadline, and knows why. This is for when there is no gateway any more.
+# The gateway kills a helper at the deadline of its job; the alarm is for when the gateway is gone.
 ALARM_DELAY_S = 1.0
 
 
 def main(job: str, seconds: float, megabytes: int) -> None:
-    """Do a job, named as `module:function` from bytes to bytes, until stdin closes."""
+    """Run jobs with a function from bytes to bytes, named as `module:function`, until stdin closes."""
     module, _, name = job.partition(":")
     run: Callable[[bytes], bytes] = getattr(importlib.import_module(module), name)
-    # After the imports: what they need is known, and the limit is for what comes with the jobs.
-    with contextlib.suppress(ValueError, OSError):  # Not every system bounds the address space; the deadline holds.
+    # After the imports, which are trusted.
+    with contextlib.suppress(ValueError, OSError):  # Not every system can limit the address space; the deadline holds.
         resource.setrlimit(resource.RLIMIT_AS, (megabytes * 2**20, megabytes * 2**20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer

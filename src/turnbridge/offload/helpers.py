@@ -1,4 +1,4 @@
-"""Helper processes: started when there is a job, killed when it takes too long, replaced when they have ended."""
+"""A pool of helper processes: started on demand, killed when a job takes too long, replaced when they have exited."""
 
 import asyncio
 import contextlib
@@ -16,31 +16,30 @@ from turnbridge.offload import child
 
 T = TypeVar("T")
 
-# The package is imported within 0.1 seconds on an idle machine.
-START_S = 20.0
 
-# How long a helper waits for its next job before its memory, some 30 MB, is given back.
-IDLE_S = 300.0
-
-# A helper works on what strangers send, so it is given none of the gateway's secrets: only what Python needs to start.
+# A helper works on untrusted data, so its environment contains no secrets: only what Python needs to start.
 PASSED_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """What each job may take, and how many there may be."""
+    """Limits of each job, and of the pool."""
 
     seconds: float
     megabytes: int
-    """Of address space, the interpreter's own included."""
+    """Of address space, including the interpreter's."""
     processes: int
     waiting: int
     jobs_of_one: int | None = None
-    """After how many jobs a helper is replaced; never, if not given."""
+    """After how many jobs a helper is replaced; None for never."""
+    start_s: float = 20.0
+    """Timeout of a helper's start, which takes 0.1 seconds on an idle machine."""
+    idle_s: float = 300.0
+    """How long an idle helper is kept; it takes some 30 MB."""
 
 
 class HelperPool:
-    """The engine's `Helpers`, for one kind of job: a function from bytes to bytes, named as `module:function`."""
+    """The engine's `Helpers` for one job: a function from bytes to bytes, named as `module:function`."""
 
     def __init__(self, job: str, limits: JobLimits) -> None:
         self._job = job
@@ -49,16 +48,14 @@ class HelperPool:
         self._waiting = 0
         self._helpers: set[_Helper] = set()
         self._idle: list[_Helper] = []
-        # They only wait for the pipes. Pipes of the loop's would need a state machine for the same.
+        # Threads that block on the pipes; asyncio's pipes would need a state machine for the same.
         self._threads = ThreadPoolExecutor(limits.processes, thread_name_prefix="helper")
 
     @property
     def pids(self) -> list[int]:
-        """Return the ids of the processes that are there now."""
         return [helper.pid for helper in self._helpers]
 
     async def run(self, given: bytes) -> bytes:
-        """Return what the job makes of these bytes."""
         if self._waiting >= self._limits.waiting:
             raise NoHelper
         self._waiting += 1
@@ -75,27 +72,24 @@ class HelperPool:
         if helper.killed or helper.jobs == self._limits.jobs_of_one:
             self._end(helper)
         else:
-            helper.expiry = asyncio.get_running_loop().call_later(IDLE_S, self._retire, helper)
+            helper.expiry = asyncio.get_running_loop().call_later(self._limits.idle_s, self._end, helper)
             self._idle.append(helper)
         return answer
 
     async def aclose(self) -> None:
-        """Kill the helpers; jobs that still run fail."""
+        """Kill the helpers; running jobs fail."""
         self._idle.clear()
         for helper in self._helpers:
-            if helper.expiry is not None:
-                helper.expiry.cancel()
             helper.kill()
         for helper in list(self._helpers):
             await asyncio.get_running_loop().run_in_executor(self._threads, helper.reap)
         self._threads.shutdown(wait=False)
 
     async def _ready_helper(self) -> "_Helper":
-        """Return a helper that waits for a job; one that has ended meanwhile is replaced."""
+        """Return an idle helper that is alive, or start one."""
         while self._idle:
             helper = self._idle.pop()
-            if helper.expiry is not None:
-                helper.expiry.cancel()
+            helper.stop_expiry()
             if helper.is_alive():
                 return helper
             self._end(helper)
@@ -103,46 +97,44 @@ class HelperPool:
         try:
             helper = _Helper((self._job, str(limits.seconds), str(limits.megabytes)))
             self._helpers.add(helper)
-            await self._timed(helper, START_S, helper.wait_until_ready)
+            await self._timed(helper, limits.start_s, helper.wait_until_ready)
         except (OSError, JobFailed) as error:
             raise NoHelper from error
         return helper
 
     async def _timed(self, helper: "_Helper", seconds: float, step: Callable[[], T]) -> T:
-        """Return what a step gives within the time; else the helper is killed, which ends the step."""
+        """Run a blocking step of a helper in a thread; at the deadline the helper is killed, which ends the step."""
         loop = asyncio.get_running_loop()
         deadline = loop.call_later(seconds, helper.kill)
         try:
             return await loop.run_in_executor(self._threads, step)
         except BaseException:
-            # Also if nobody waits for the answer any more: the next one would get it.
+            # Also when cancelled: the next job would read this one's result.
             self._end(helper)
             raise
         finally:
             deadline.cancel()
 
-    def _retire(self, helper: "_Helper") -> None:
-        self._idle.remove(helper)
-        self._end(helper)
-
     def _end(self, helper: "_Helper") -> None:
         helper.kill()
+        if helper in self._idle:
+            self._idle.remove(helper)
         self._helpers.discard(helper)
         self._threads.submit(helper.reap)
 
 
 class _Helper:
-    """A helper process. What waits for it is for threads."""
+    """A helper process. The methods that block are called in threads."""
 
     def __init__(self, arguments: tuple[str, ...]) -> None:
         self._popen = subprocess.Popen(
-            # `-P`: what lies in the working directory is not imported.
+            # `-P`: nothing is imported from the working directory.
             (sys.executable, "-P", "-m", child.__name__, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ},
-            # A Ctrl-C in the terminal is for the gateway.
+            # So that Ctrl-C in the terminal only reaches the gateway.
             start_new_session=True,
         )
         self.killed = False
@@ -156,16 +148,20 @@ class _Helper:
     def is_alive(self) -> bool:
         return not self.killed and self._popen.poll() is None
 
+    def stop_expiry(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
+
     def kill(self) -> None:
-        """End the process, whatever it does; one that is gone already is left in peace."""
         self.killed = True
+        self.stop_expiry()
         self._popen.kill()
 
     def reap(self) -> None:
-        """Wait for the end of a process that was killed."""
+        """Wait for the exit of a killed process, and close its pipes."""
         self._popen.wait()
         for pipe in (self._popen.stdin, self._popen.stdout):
-            # What it did not read any more cannot be written.
+            # Flushing what it has not read fails.
             with contextlib.suppress(OSError):
                 cast("BinaryIO", pipe).close()
 

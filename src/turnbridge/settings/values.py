@@ -1,4 +1,4 @@
-"""How what stands in the environment or in a file becomes the value of a setting, and what is said if it cannot."""
+"""Conversion of a value from the environment or a file to the type of its setting."""
 
 import math
 from pathlib import Path
@@ -6,36 +6,35 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect
 
-# What people write in environments; JSON knows only two of these.
-TRUTHS = {
+# Spellings of booleans that are common in environments.
+BOOLEANS = {
     **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
     **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
 }
 
 
 def converted(value: object, kind: object) -> object:
-    """Return a value as this type; raises `ValueError` that says what is expected, and not what was given."""
-    core = _core(inspect.type_info(kind))
+    """Return a value as this type; the message of `ValueError` does not contain the value, which may be a secret."""
+    expected_type = _without_none(inspect.type_info(kind))
     if isinstance(value, str):
-        match core:
+        match expected_type:
             case inspect.BoolType():
-                value = TRUTHS.get(value.strip().lower(), value)
+                value = BOOLEANS.get(value.strip().lower(), value)
             case inspect.IntType() | inspect.FloatType():
                 value = value.strip()
             case _:
                 pass
-    wanted = f"expected {_expected(core)}"
+    expected = f"expected {_expected(expected_type)}"
     try:
         found: object = msgspec.convert(value, kind, strict=False, dec_hook=_path)
     except msgspec.ValidationError:
-        raise ValueError(wanted) from None
+        raise ValueError(expected) from None
     if isinstance(found, float) and not math.isfinite(found):
-        raise ValueError(wanted)
+        raise ValueError(expected)
     return found
 
 
-def _core(kind: inspect.Type) -> inspect.Type:
-    """Return a type without `None`."""
+def _without_none(kind: inspect.Type) -> inspect.Type:
     match kind:
         case inspect.UnionType(types=(optional, inspect.NoneType())):
             return optional
@@ -63,13 +62,13 @@ def _expected(kind: inspect.Type) -> str:
         case inspect.FloatType():
             return "a number" + _bounds(kind)
         case inspect.VarTupleType():
-            return "texts, separated by commas"
+            return "a comma-separated list"
         case inspect.DictType():
-            return "a table of texts"
+            return "a table of strings"
         case inspect.CustomType():
-            return "a path, of a user who exists if it begins with `~`"
+            return "a path; the user of a leading `~` must exist"
         case _:
-            return "a text"
+            return "a string"
 
 
 def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:

@@ -1,4 +1,4 @@
-"""Chat completions that their clients asked to keep."""
+"""Stored chat completions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,63 +10,42 @@ from turnbridge.store.segments import Part, decoded
 from turnbridge.turn.items import JsonObject
 
 RECORD = "id, owner, created_at, model, metadata, body, messages"
+INSERT = """
+    INSERT INTO chats (id, owner, created_at, model, size, metadata, body, messages)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING number
+"""
+UPDATE = """
+    UPDATE chats SET metadata = $3, body = $4, size = $5 + length(messages)
+    WHERE id = $1 AND owner = $2 RETURNING number
+"""
 
 
 class Chats(Part):
-    """The chat completions of a database."""
+    """The methods of `Store` for chat completions."""
 
     async def add_chat(self, record: ChatRecord) -> None:
-        """Keep a chat completion."""
-        metadata, body, messages = map(msgspec.json.encode, (record.metadata, record.body, record.messages))
+        bodies = [msgspec.json.encode(body) for body in (record.metadata, record.body, record.messages)]
+        values: list[Value] = [record.id, record.owner, record.created_at, record.model, sum(map(len, bodies)), *bodies]
 
         async def add(tx: Transaction) -> None:
-            number = await tx.row(
-                int,
-                """
-                INSERT INTO chats (id, owner, created_at, model, size, metadata, body, messages)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING number
-                """,
-                record.id,
-                record.owner,
-                record.created_at,
-                record.model,
-                len(metadata) + len(body) + len(messages),
-                metadata,
-                body,
-                messages,
-            )
-            await _add_metadata(tx, number, record.metadata)
+            await _add_metadata(tx, await tx.row(int, INSERT, *values), record.metadata)
 
         await self._database.write(add)
 
     async def chat(self, owner: str, chat_id: str) -> ChatRecord | None:
-        """Return a chat completion."""
         sql = f"SELECT {RECORD} FROM chats WHERE id = $1 AND owner = $2"
         return await self._database.read(lambda tx: tx.row(_record, sql, chat_id, owner))
 
     async def chats(self, owner: str, query: ChatQuery) -> tuple[Sequence[ChatRecord], bool]:
-        """Return a page of chat completions in the order in which they were made, and whether there are more."""
         sql, values = _page(owner, query)
         found = await self._database.read(lambda tx: tx.rows(_record, sql, *values))
         return found[: query.limit], len(found) > query.limit
 
     async def update_chat(self, record: ChatRecord) -> bool:
-        """Replace metadata and body; False if there is no such completion."""
-        metadata, body = map(msgspec.json.encode, (record.metadata, record.body))
+        bodies = [msgspec.json.encode(body) for body in (record.metadata, record.body)]
 
         async def update(tx: Transaction) -> bool:
-            number = await tx.row(
-                int,
-                """
-                UPDATE chats SET metadata = $3, body = $4, size = $5 + length(messages)
-                WHERE id = $1 AND owner = $2 RETURNING number
-                """,
-                record.id,
-                record.owner,
-                metadata,
-                body,
-                len(metadata) + len(body),
-            )
+            number = await tx.row(int, UPDATE, record.id, record.owner, *bodies, sum(map(len, bodies)))
             if number is None:
                 return False
             await tx.execute("DELETE FROM chat_metadata WHERE chat = $1", number)
@@ -76,7 +55,6 @@ class Chats(Part):
         return await self._database.write(update)
 
     async def delete_chat(self, owner: str, chat_id: str) -> bool:
-        """Remove a chat completion; False if there is none."""
         sql = "DELETE FROM chats WHERE id = $1 AND owner = $2 RETURNING number"
         return await self._database.write(lambda tx: tx.row(int, sql, chat_id, owner)) is not None
 
@@ -88,28 +66,27 @@ async def _add_metadata(tx: Transaction, number: int | None, metadata: Mapping[s
 
 
 def _page(owner: str, query: ChatQuery) -> tuple[str, list[Value]]:
-    """Return the statement for a page, and for one row more, which tells whether there is another page."""
+    """Return the statement and its values for a page and one row more, which tells whether there is another page."""
     values: list[Value] = [owner]
 
-    def place(value: Value) -> str:
-        """Add a value, and return how the statement names it."""
+    def parameter(value: Value) -> str:
         values.append(value)
         return f"${len(values)}"
 
     conditions = ["owner = $1"]
     if query.model is not None:
-        conditions.append(f"model = {place(query.model)}")
+        conditions.append(f"model = {parameter(query.model)}")
     for name, value in query.metadata.items():
         conditions.append(
             "EXISTS (SELECT 1 FROM chat_metadata WHERE chat = chats.number "
-            f"AND name = {place(name)} AND value = {place(value)})"
+            f"AND name = {parameter(name)} AND value = {parameter(value)})"
         )
     if query.after is not None:
         comparison = "<" if query.newest_first else ">"
-        last = f"(SELECT number FROM chats WHERE owner = $1 AND id = {place(query.after)})"
+        last = f"(SELECT number FROM chats WHERE owner = $1 AND id = {parameter(query.after)})"
         conditions.append(f"number {comparison} {last}")
     order = "DESC" if query.newest_first else "ASC"
-    limit = place(query.limit + 1)
+    limit = parameter(query.limit + 1)
     return f"SELECT {RECORD} FROM chats WHERE {' AND '.join(conditions)} ORDER BY number {order} LIMIT {limit}", values
 
 

@@ -1,22 +1,17 @@
-"""The gateway's way to its database: no request waits long for it, and none waits at all while it is away.
+"""A circuit breaker around the database: no request waits long for it, and none at all while the circuit is open.
 
-A circuit breaker. A database that does not answer in time is abandoned with all its connections and threads; from then
-on every call fails at once, until it has been opened again, which is tried in the background.
+A database that does not answer in time is abandoned with its connections and threads. From then on every call fails at
+once, until a background task has opened the database again.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 
-from turnbridge.store.database import (
-    UNAVAILABLE,
-    Database,
-    Transaction,
-    Work,
-    unavailable,
-)
+from turnbridge.store.database import UNAVAILABLE, Database, Transaction, Work, unavailable
 from turnbridge.store.schema import migrate
 from turnbridge.turn.errors import BackendUnavailable
 
@@ -24,132 +19,129 @@ T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
-# How long an answer that is ready waits to be kept. Work on the store takes milliseconds.
-PATIENCE_S = 2.0
-# When work takes this long, a probe beside it shows which of the two is slow: the work, or the database.
-DOUBT_S = 1.0
-# Between attempts to open a database that is away.
-RETRY_S = 1.0
-
 NO_ANSWER = "it does not answer"
 
 
-class GuardedDatabase:
-    """A database that is opened when it is first needed, abandoned when it hangs, and opened again when it is back."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerTiming:
+    """The timeouts of the circuit breaker."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Database]]) -> None:
+    timeout_s: float = 2.0
+    """How long a finished answer waits to be stored. Work on the store takes milliseconds."""
+    probe_after_s: float = 1.0
+    """When work takes this long, a probe runs beside it, which shows whether the work or the database is slow."""
+    retry_s: float = 1.0
+    """Between attempts to open the database."""
+
+
+class GuardedDatabase:
+    """A `Database` that is opened on first use, abandoned when it hangs, and then opened again."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Database]], timing: BreakerTiming) -> None:
         self._connect = connect
+        self._timing = timing
         self._opened: Database | None = None
         self._opening: asyncio.Task[Database] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._away: str | None = None
-        """What every call is told while the database is away."""
-        self._away_since = 0.0
-
-    @property
-    def away(self) -> bool:
-        """Tell whether calls fail at once."""
-        return self._away is not None
+        self._failure: str | None = None
+        """The message of every call while the circuit is open."""
+        self._failed_at = 0.0
 
     async def write(self, work: Work[T]) -> T:
-        """Do a piece of work that changes something."""
-        return await self._bounded(lambda database: database.write(work), lambda database: database.write(_nothing))
+        return await self._bounded(lambda database: database.write(work), lambda database: database.write(_probe))
 
     async def read(self, work: Work[T]) -> T:
-        """Do a piece of work that changes nothing."""
-        return await self._bounded(lambda database: database.read(work), lambda database: database.read(_nothing))
+        return await self._bounded(lambda database: database.read(work), lambda database: database.read(_probe))
 
-    async def work_at_leisure(self, do: Callable[[Database], Awaitable[T]]) -> T:
-        """Return the result of work that nobody waits for, however long it takes."""
-        if self._away is not None:
-            raise BackendUnavailable(self._away, code=UNAVAILABLE)
-        return await self._on_open(do)
+    async def unbounded(self, do: Callable[[Database], Awaitable[T]]) -> T:
+        """Return the result of work without a timeout."""
+        if self._failure is not None:
+            raise BackendUnavailable(self._failure, code=UNAVAILABLE)
+        return await self._on_opened(do)
 
     async def vacuum(self) -> None:
-        """Give the room of removed rows back to the system, however long it takes."""
-        await self.work_at_leisure(lambda database: database.vacuum())
+        await self.unbounded(lambda database: database.vacuum())
 
     async def aclose(self) -> None:
-        """Disconnect; a database that hangs is not waited for."""
+        """Disconnect; a database that hangs is abandoned."""
         if self._retry is not None:
             self._retry.cancel()
         if self._opening is not None:
             self._opening.cancel()
         if self._opened is not None:
             closing = asyncio.ensure_future(self._opened.aclose())
-            await asyncio.wait((closing,), timeout=PATIENCE_S)
+            await asyncio.wait((closing,), timeout=self._timing.timeout_s)
             if closing.done():
                 closing.result()
             else:
                 self._opened.abandon()
-                _drop(closing)
+                _cancel(closing)
 
     def abandon(self) -> None:
-        """Disconnect at once."""
         if self._opened is not None:
             self._opened.abandon()
 
     async def _bounded(self, do: Callable[[Database], Awaitable[T]], probe: Callable[[Database], Awaitable[None]]) -> T:
-        """Return the result of work; raise `BackendUnavailable` when it takes too long."""
-        if self._away is not None:
-            raise BackendUnavailable(self._away, code=UNAVAILABLE)
+        """Return the result of work; raise `BackendUnavailable` after the timeout."""
+        if self._failure is not None:
+            raise BackendUnavailable(self._failure, code=UNAVAILABLE)
         used = self._opened
-        working = asyncio.ensure_future(self._on_open(do))
+        working = asyncio.ensure_future(self._on_opened(do))
         probing: asyncio.Future[None] | None = None
         try:
-            done, _ = await asyncio.wait((working,), timeout=DOUBT_S)
+            done, _ = await asyncio.wait((working,), timeout=self._timing.probe_after_s)
             if not done:
-                probing = asyncio.ensure_future(self._on_open(probe))
-                done, _ = await asyncio.wait((working,), timeout=PATIENCE_S - DOUBT_S)
+                probing = asyncio.ensure_future(self._on_opened(probe))
+                done, _ = await asyncio.wait((working,), timeout=self._timing.timeout_s - self._timing.probe_after_s)
             if done:
                 return working.result()
             if (probing is None or not _succeeded(probing)) and self._opened is used:
-                self._give_up()
+                self._trip()
             raise unavailable(NO_ANSWER)
         finally:
-            _drop(working, probing)
+            _cancel(working, probing)
 
-    async def _on_open(self, do: Callable[[Database], Awaitable[T]]) -> T:
+    async def _on_opened(self, do: Callable[[Database], Awaitable[T]]) -> T:
         if self._opened is not None:
             return await do(self._opened)
         opening = self._opening
         if opening is None or opening.done():
-            opening = self._open_again()
+            opening = self._start_opening()
         return await do(await asyncio.shield(opening))
 
-    def _give_up(self) -> None:
-        """Let go of a database that hangs, and begin to open it again."""
+    def _trip(self) -> None:
+        """Abandon a database that hangs, and start to open it again."""
         abandoned, self._opened = self._opened, None
-        self._leave(unavailable(NO_ANSWER))
+        self._open_circuit(unavailable(NO_ANSWER))
         if abandoned is not None:
             abandoned.abandon()
-            self._open_again()
+            self._start_opening()
 
-    def _leave(self, error: BackendUnavailable) -> None:
-        if self._away is None:
-            self._away_since = asyncio.get_running_loop().time()
+    def _open_circuit(self, error: BackendUnavailable) -> None:
+        if self._failure is None:
+            self._failed_at = asyncio.get_running_loop().time()
             log.warning("store_away", reason=error.message)
-        self._away = error.message
+        self._failure = error.message
 
-    def _open_again(self) -> "asyncio.Task[Database]":
+    def _start_opening(self) -> "asyncio.Task[Database]":
         self._opening = asyncio.create_task(self._open())
-        self._opening.add_done_callback(self._tried)
+        self._opening.add_done_callback(self._on_attempt_ended)
         return self._opening
 
-    def _tried(self, opening: "asyncio.Task[Database]") -> None:
-        """Note how an attempt to open the database ended. A defect of ours is told to whoever waits for the attempt."""
+    def _on_attempt_ended(self, opening: "asyncio.Task[Database]") -> None:
+        """Close the circuit, or schedule the next attempt. A bug of ours is raised to the callers that wait for it."""
         if opening.cancelled():
             return
         loop = asyncio.get_running_loop()
         error = opening.exception()
         if error is None:
             self._opened = opening.result()
-            if self._away is not None:
-                log.info("store_back", away_s=round(loop.time() - self._away_since, 3))
-            self._away = None
+            if self._failure is not None:
+                log.info("store_back", away_s=round(loop.time() - self._failed_at, 3))
+            self._failure = None
         elif isinstance(error, BackendUnavailable):
-            self._leave(error)
-            self._retry = loop.call_later(RETRY_S, self._open_again)
+            self._open_circuit(error)
+            self._retry = loop.call_later(self._timing.retry_s, self._start_opening)
 
     async def _open(self) -> Database:
         database = await self._connect()
@@ -159,39 +151,26 @@ class GuardedDatabase:
             migrating.result()
         except BaseException:
             database.abandon()
-            _drop(migrating)
+            _cancel(migrating)
             raise
         return database
 
 
-class Unhurried:
-    """A guarded database for upkeep: to count all that is kept may take longer than a request would wait."""
+class UnboundedDatabase:
+    """A guarded database without the timeout: maintenance may take longer than a request waits."""
 
     def __init__(self, guarded: GuardedDatabase) -> None:
         self._guarded = guarded
+        self.vacuum, self.aclose, self.abandon = guarded.vacuum, guarded.aclose, guarded.abandon
 
     async def write(self, work: Work[T]) -> T:
-        """Do a piece of work that changes something."""
-        return await self._guarded.work_at_leisure(lambda database: database.write(work))
+        return await self._guarded.unbounded(lambda database: database.write(work))
 
     async def read(self, work: Work[T]) -> T:
-        """Do a piece of work that changes nothing."""
-        return await self._guarded.work_at_leisure(lambda database: database.read(work))
-
-    async def vacuum(self) -> None:
-        """Give the room of removed rows back to the system."""
-        await self._guarded.vacuum()
-
-    async def aclose(self) -> None:
-        """Disconnect."""
-        await self._guarded.aclose()
-
-    def abandon(self) -> None:
-        """Disconnect at once."""
-        self._guarded.abandon()
+        return await self._guarded.unbounded(lambda database: database.read(work))
 
 
-async def _nothing(tx: Transaction) -> None:
+async def _probe(tx: Transaction) -> None:
     await tx.execute("SELECT 1")
 
 
@@ -199,8 +178,8 @@ def _succeeded(task: "asyncio.Future[None]") -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-def _drop(*tasks: "asyncio.Future[T] | asyncio.Future[None] | None") -> None:
-    """Stop tasks that nobody waits for any more; what becomes of them is nobody's concern."""
+def _cancel(*tasks: "asyncio.Future[T] | asyncio.Future[None] | None") -> None:
+    """Cancel tasks whose results nobody needs, and retrieve their exceptions."""
     for task in tasks:
         if task is not None:
             task.cancel()

@@ -1,123 +1,67 @@
-"""Everything that is kept, as JSON."""
+"""Export of all records as JSON."""
 
 import base64
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 
 import msgspec
 
 from turnbridge.store.database import Transaction
-from turnbridge.store.segments import Part, decoded
+from turnbridge.store.segments import Part
 from turnbridge.turn.items import Json, JsonObject
 
-# Rows that are in memory at once; a row may be as large as a request.
+# Rows in memory at once; a row may be as large as a request.
 PAGE = 50
 
-RESPONSES = """
-    SELECT id, owner, created_at, status, background, segment, body, events FROM responses
-    WHERE id > $1 ORDER BY id LIMIT $2
-"""
-CONVERSATIONS = """
-    SELECT id, owner, created_at, head, metadata FROM conversations WHERE id > $1 ORDER BY id LIMIT $2
-"""
-CHATS = """
-    SELECT id, owner, created_at, model, metadata, body, messages FROM chats WHERE id > $1 ORDER BY id LIMIT $2
-"""
-SEGMENTS = "SELECT id, parent, owner FROM segments WHERE id > $1 ORDER BY id LIMIT $2"
+# The columns of each kind; its table is the plural of its name.
+COLUMNS = {
+    "response": ("id", "owner", "created_at", "status", "background", "segment", "body", "events"),
+    "conversation": ("id", "owner", "created_at", "head AS segment", "metadata"),
+    "chat": ("id", "owner", "created_at", "model", "metadata", "body", "messages"),
+    "segment": ("id", "owner", "parent"),
+}
+DECODE: Mapping[str, Callable[..., Json]] = {
+    "background": bool,
+    "body": msgspec.json.decode,
+    "metadata": msgspec.json.decode,
+    "messages": msgspec.json.decode,
+    "events": lambda events: None if events is None else base64.b64encode(events).decode(),
+}
 ITEMS = "SELECT segment, id, is_output, body FROM items WHERE segment = ANY($1) ORDER BY segment, position"
 
 
 class Export(Part):
-    """The rows of a database, to be read elsewhere."""
+    """The method for exporting everything."""
 
     async def export(self) -> AsyncIterator[JsonObject]:
-        """Yield everything, one object at a time, each with its kind and owner.
+        """Yield every record with its kind and owner.
 
-        Histories are as they are kept: a response or a conversation names its last segment, and each segment its
-        items and the segment before it. Pages are read one by one, so changes made meanwhile may be in it or not.
+        Histories are exported as they are stored: a response or conversation names its last segment, and a segment its
+        items and its parent. Each page has its own snapshot, so concurrent changes may be in the export or not.
         """
-        for make, sql in ((_response, RESPONSES), (_conversation, CONVERSATIONS), (_chat, CHATS)):
-            async for line in self._lines(make, sql):
-                yield line
-        last = 0
-        while segments := await self._database.read(partial(_segments, last)):
-            for number, line in segments.items():
-                yield line
-                last = number
-
-    async def _lines(self, make: Callable[..., JsonObject], sql: str) -> AsyncIterator[JsonObject]:
-        last = ""
-        while page := await self._database.read(partial(_page, make, sql, last)):
-            for line in page:
-                yield line
-                last = str(line["id"])
+        for kind in COLUMNS:
+            last: str | int = 0 if kind == "segment" else ""
+            while page := await self._database.read(partial(_page, kind, last)):
+                for record in page.values():
+                    yield record
+                *_, last = page
 
 
-async def _page(make: Callable[..., JsonObject], sql: str, last: str, tx: Transaction) -> list[JsonObject]:
-    return await tx.rows(make, sql, last, PAGE)
-
-
-async def _segments(last: int, tx: Transaction) -> dict[int, JsonObject]:
-    """Return the segments after the last one, by id, with their items."""
-    found = {number: (line, items) for number, line, items in await tx.rows(_segment, SEGMENTS, last, PAGE)}
-    for number, item in await tx.rows(_item, ITEMS, list(found)):
-        found[number][1].append(item)
-    return {number: line for number, (line, _) in found.items()}
-
-
-def _segment(number: int, parent: int | None, owner: str) -> tuple[int, JsonObject, list[Json]]:
-    items: list[Json] = []
-    return number, {"kind": "segment", "id": number, "owner": owner, "parent": parent, "items": items}, items
-
-
-def _item(segment: int, item_id: str, is_output: int, body: bytes) -> tuple[int, JsonObject]:
-    return segment, {"id": item_id, "output": is_output == 1, "body": decoded(body)}
-
-
-def _response(
-    response_id: str,
-    owner: str,
-    created_at: int,
-    status: str,
-    background: int,
-    segment: int,
-    body: bytes,
-    events: bytes | None,
-) -> JsonObject:
-    return {
-        "kind": "response",
-        "id": response_id,
-        "owner": owner,
-        "created_at": created_at,
-        "status": status,
-        "background": background == 1,
-        "segment": segment,
-        "body": decoded(body),
-        "events": None if events is None else base64.b64encode(events).decode(),
-    }
-
-
-def _conversation(conversation_id: str, owner: str, created_at: int, head: int, metadata: bytes) -> JsonObject:
-    return {
-        "kind": "conversation",
-        "id": conversation_id,
-        "owner": owner,
-        "created_at": created_at,
-        "segment": head,
-        "metadata": decoded(metadata),
-    }
-
-
-def _chat(
-    chat_id: str, owner: str, created_at: int, model: str, metadata: bytes, body: bytes, messages: bytes
-) -> JsonObject:
-    return {
-        "kind": "chat",
-        "id": chat_id,
-        "owner": owner,
-        "created_at": created_at,
-        "model": model,
-        "metadata": decoded(metadata),
-        "body": decoded(body),
-        "messages": msgspec.json.decode(messages),
-    }
+async def _page(kind: str, last: str | int, tx: Transaction) -> dict[str | int, JsonObject]:
+    """Return the next records by their ids."""
+    columns = COLUMNS[kind]
+    names = [column.rpartition(" ")[2] for column in columns]
+    sql = f"SELECT {', '.join(columns)} FROM {kind}s WHERE id > $1 ORDER BY id LIMIT $2"
+    page: dict[str | int, JsonObject] = {}
+    for row in await tx.rows(lambda *row: row, sql, last, PAGE):
+        values = {
+            name: DECODE[name](value) if name in DECODE else value for name, value in zip(names, row, strict=True)
+        }
+        page[row[0]] = {"kind": kind, **values}
+    if kind == "segment":
+        items: dict[str | int, list[Json]] = {}
+        for segment, item_id, is_output, body in await tx.rows(lambda *row: row, ITEMS, list(page)):
+            item = {"id": item_id, "output": is_output == 1, "body": msgspec.json.decode(body)}
+            items.setdefault(segment, []).append(item)
+        return {number: {**record, "items": items.get(number, [])} for number, record in page.items()}
+    return page

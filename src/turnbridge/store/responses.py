@@ -1,24 +1,12 @@
-"""Responses: kept, read, ended, removed. A running one belongs to whoever extends its lease."""
+"""Responses. A running one is leased by the gateway that runs it."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnbridge.engine.records import (
-    CANCELLED,
-    RUNNING,
-    History,
-    ItemPage,
-    ItemQuery,
-    KeptItem,
-    ResponseRecord,
-)
+from turnbridge.engine.records import CANCELLED, RUNNING, History, ItemPage, ItemQuery, KeptItem, ResponseRecord
 from turnbridge.store.conversations import append_segment, extend_conversation
-from turnbridge.store.database import (
-    NOW,
-    Transaction,
-    kept_text,
-)
+from turnbridge.store.database import NOW, Transaction, storable_text
 from turnbridge.store.segments import (
     INPUTS,
     Part,
@@ -33,18 +21,22 @@ from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 
 IS_RUNNING = f"status IN ({', '.join(map(repr, sorted(RUNNING)))})"
+LEASE_HAS_EXPIRED = f"lease_until < {NOW}"
 RECORD = "id, owner, created_at, status, background, body"
 SEGMENT = "SELECT segment FROM responses WHERE id = $1 AND owner = $2"
-END = f"""
+INSERT = f"""
+    INSERT INTO responses (id, owner, created_at, status, background, segment, lease_until, size, body)
+    VALUES ($1, $2, $3, $4, $5, $6, {NOW} + $7, $8, $9)
+"""
+FINISH = f"""
     UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
     WHERE id = $1 AND owner = $2 AND {IS_RUNNING}
 """
 HIDE = f"UPDATE responses SET owner = '', created_at = 0, status = '{CANCELLED}'"
-HAS_LOST_ITS_LEASE = f"lease_until < {NOW}"
 
 
 class Responses(Part):
-    """The responses of a database."""
+    """The methods of `Store` for responses."""
 
     async def add_response(
         self,
@@ -56,33 +48,18 @@ class Responses(Part):
         conversation: str | None = None,
         lease_s: float | None = None,
     ) -> None:
-        """Keep a response after what it continues; `NotFound` if that was removed meanwhile."""
         body = msgspec.json.encode(record.body)
+        columns = (record.id, record.owner, record.created_at, record.status, int(record.background))
+        now = int(self._now())
 
         async def add(tx: Transaction) -> None:
             if conversation is None:
                 segment = await add_segment(tx, record.owner, continues, inputs, outputs)
             else:
-                segment = await extend_conversation(
-                    tx, record.owner, conversation, inputs, outputs, now=int(self._now())
-                )
+                segment = await extend_conversation(tx, record.owner, conversation, inputs, outputs, now=now)
             if segment is None:
                 raise NotFound("What this response continues was deleted meanwhile, so it is not kept.")
-            await tx.execute(
-                f"""
-                INSERT INTO responses (id, owner, created_at, status, background, segment, lease_until, size, body)
-                VALUES ($1, $2, $3, $4, $5, $6, {NOW} + $7, $8, $9)
-                """,
-                record.id,
-                record.owner,
-                record.created_at,
-                record.status,
-                int(record.background),
-                segment,
-                lease_s,
-                len(body),
-                body,
-            )
+            await tx.execute(INSERT, *columns, segment, lease_s, len(body), body)
 
         await self._database.write(add)
 
@@ -94,23 +71,11 @@ class Responses(Part):
         events: bytes | None = None,
         conversation: str | None = None,
     ) -> bool:
-        """Keep the end of a running response, and its stream; False if it does not run.
-
-        Its items become the last ones of the conversation, if that still exists.
-        """
         body = msgspec.json.encode(record.body)
+        values = (record.id, record.owner, record.status, body, events, len(body) + len(events or b""))
 
         async def finish(tx: Transaction) -> bool:
-            segment = await tx.row(
-                int,
-                f"{END} RETURNING segment",
-                record.id,
-                record.owner,
-                record.status,
-                body,
-                events,
-                len(body) + len(events or b""),
-            )
+            segment = await tx.row(int, f"{FINISH} RETURNING segment", *values)
             if segment is None:
                 return False
             await add_outputs(tx, record.owner, segment, outputs)
@@ -121,61 +86,39 @@ class Responses(Part):
         return await self._database.write(finish)
 
     async def end_lost_response(self, record: ResponseRecord) -> bool:
-        """Keep the end of a response that nobody makes any more; False if its lease was extended, or it has ended."""
         body = msgspec.json.encode(record.body)
-        sql = f"{END} AND {HAS_LOST_ITS_LEASE} RETURNING id"
+        sql = f"{FINISH} AND {LEASE_HAS_EXPIRED} RETURNING id"
         values = (record.id, record.owner, record.status, body, None, len(body))
         return await self._database.write(lambda tx: tx.row(str, sql, *values)) is not None
 
     async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
-        """Return a response."""
         sql = f"SELECT {RECORD} FROM responses WHERE id = $1 AND owner = $2"
         return await self._database.read(lambda tx: tx.row(_record, sql, response_id, owner))
 
     async def response_events(self, owner: str, response_id: str) -> bytes | None:
-        """Return the stream that was kept with a response, if one was."""
         sql = "SELECT events FROM responses WHERE id = $1 AND owner = $2 AND events IS NOT NULL"
         return await self._database.read(lambda tx: tx.row(bytes, sql, response_id, owner))
 
     async def delete_response(self, owner: str, response_id: str) -> bool:
-        """Remove a response, and what of its history nothing else needs; False if there is none."""
         return await self._remove("response", HIDE, response_id, owner)
 
     async def response_history(self, owner: str, response_id: str) -> History | None:
-        """Return the history that ends with a response."""
-
-        async def read(tx: Transaction) -> History | None:
-            segment = await tx.row(int, SEGMENT, response_id, owner)
-            return None if segment is None else await history(tx, segment)
-
-        return await self._database.read(read)
+        return await self._read_segment(SEGMENT, response_id, owner, history)
 
     async def response_inputs(self, owner: str, response_id: str, query: ItemQuery) -> ItemPage | None:
-        """Return a page of what the model was shown for a response; None if there is no such response."""
-
-        async def read(tx: Transaction) -> ItemPage | None:
-            segment = await tx.row(int, SEGMENT, response_id, owner)
-            return None if segment is None else await items_page(tx, owner, segment, query, which=INPUTS)
-
-        return await self._database.read(read)
+        return await self._read_segment(
+            SEGMENT, response_id, owner, lambda tx, segment: items_page(tx, owner, segment, query, which=INPUTS)
+        )
 
     async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]:
-        """Return what the model answered."""
-
-        async def read(tx: Transaction) -> Sequence[KeptItem]:
-            segment = await tx.row(int, SEGMENT, response_id, owner)
-            return () if segment is None else await outputs_of(tx, segment)
-
-        return await self._database.read(read)
+        return await self._read_segment(SEGMENT, response_id, owner, outputs_of) or []
 
     async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
-        """Return those of the items that are kept, by id; the latest, where clients have used an id twice."""
         sql = "SELECT id, body FROM items WHERE owner = $1 AND id = ANY($2) ORDER BY segment, position"
-        found = dict(await self._database.read(lambda tx: tx.rows(_named, sql, owner, ids)))
-        return {item_id: found[kept_text(item_id)] for item_id in ids if kept_text(item_id) in found}
+        found = dict(await self._database.read(lambda tx: tx.rows(_with_body, sql, owner, ids)))
+        return {item_id: found[storable_text(item_id)] for item_id in ids if storable_text(item_id) in found}
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
-        """Return the model's own items of each response in which it made one of these calls."""
         sql = """
             SELECT segment, body FROM items
             WHERE is_output = 1 AND segment IN (
@@ -184,19 +127,17 @@ class Responses(Part):
             )
             ORDER BY segment, position
         """
-        answers: dict[int, list[JsonObject]] = {}
-        for segment, body in await self._database.read(lambda tx: tx.rows(_numbered, sql, owner, call_ids)):
+        answers: dict[int | str, list[JsonObject]] = {}
+        for segment, body in await self._database.read(lambda tx: tx.rows(_with_body, sql, owner, call_ids)):
             answers.setdefault(segment, []).append(body)
         return [tuple(items) for items in answers.values()]
 
     async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
-        """Let the leases of running responses end so long from now; return those that still run."""
         sql = f"UPDATE responses SET lease_until = {NOW} + $2 WHERE id = ANY($1) AND {IS_RUNNING} RETURNING id"
         return set(await self._database.write(lambda tx: tx.rows(str, sql, ids, lease_s)))
 
     async def lost_responses(self) -> Sequence[ResponseRecord]:
-        """Return the responses that should run, and whose lease has ended."""
-        sql = f"SELECT {RECORD} FROM responses WHERE {HAS_LOST_ITS_LEASE} AND {IS_RUNNING} ORDER BY created_at, id"
+        sql = f"SELECT {RECORD} FROM responses WHERE {LEASE_HAS_EXPIRED} AND {IS_RUNNING} ORDER BY created_at, id"
         return await self._database.read(lambda tx: tx.rows(_record, sql))
 
 
@@ -211,9 +152,5 @@ def _record(response_id: str, owner: str, created_at: int, status: str, backgrou
     )
 
 
-def _named(item_id: str, body: bytes) -> tuple[str, JsonObject]:
-    return item_id, decoded(body)
-
-
-def _numbered(segment: int, body: bytes) -> tuple[int, JsonObject]:
-    return segment, decoded(body)
+def _with_body(key: str | int, body: bytes) -> tuple[str | int, JsonObject]:
+    return key, decoded(body)

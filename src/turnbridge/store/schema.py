@@ -1,6 +1,6 @@
-"""The tables as migration steps, and the migration of a database to the newest one, forwards only.
+"""The schema as a list of forward-only migrations.
 
-Version N is what the first N steps leave. Steps are never changed, only added.
+Version N is the result of the first N migrations. Migrations are never changed, only added.
 """
 
 from collections.abc import Sequence
@@ -92,8 +92,8 @@ VERSIONS = (VERSION_1,)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
-    """Run the steps that the database does not have yet; refuse one that has more than we know."""
-    for statement in tx.dialect.before_migrating:
+    """Run the migrations that the database lacks; refuse a database with a later schema."""
+    for statement in tx.before_migrating:
         await tx.execute(statement)
     await tx.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
     found = await tx.row(int, "SELECT version FROM schema_version")
@@ -104,9 +104,9 @@ async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS)
             "Install that version again, or choose another database in PROXY_DATABASE_URL.",
             code=UNAVAILABLE,
         )
-    for step in versions[have:]:
-        for statement in step:
-            await tx.execute(statement.format_map(tx.dialect.names))
+    for migration in versions[have:]:
+        for statement in migration:
+            await tx.execute(statement.format_map(tx.types))
     if found is None:
         await tx.execute("INSERT INTO schema_version (version) VALUES ($1)", len(versions))
     elif have < len(versions):

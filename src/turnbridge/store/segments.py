@@ -1,17 +1,15 @@
-"""Segments and their items: adding, reading up to the beginning, and removing what nobody needs."""
+"""Segments and their items: adding them, reading a history, and deleting unreferenced segments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from turnbridge.engine.records import (
-    History,
-    ItemPage,
-    ItemQuery,
-    KeptItem,
-)
-from turnbridge.store.database import Database, Transaction, Value, kept_text
+from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem
+from turnbridge.store.database import Database, Transaction, Value, storable_text
 from turnbridge.turn.items import JsonObject
+
+T = TypeVar("T")
 
 CHAIN = """
     WITH RECURSIVE chain (id, parent, depth) AS (
@@ -21,18 +19,17 @@ CHAIN = """
     )
 """
 CHAIN_ITEMS = "chain JOIN items ON items.segment = chain.id"
-IS_NAMED = "items.owner = $2 AND items.id = $3"
-# What the model was shown for the response that a history ends with.
+HAS_ID = "items.owner = $2 AND items.id = $3"
+# The items that were the input of the response at the end of a history.
 INPUTS = "(chain.depth > 0 OR items.is_output = 0)"
-ALL = "TRUE"
 OLDEST_FIRST = "chain.depth DESC, items.position"
 NEWEST_FIRST = "chain.depth, items.position DESC"
 ADD_ITEM = """
     INSERT INTO items (segment, position, is_output, owner, id, call_id, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
-# Nobody adds to a segment while its row is locked, so what is not needed then is not needed at all.
+# Nothing can refer to a segment while its row is locked, so it stays unreferenced until it is deleted.
 LOCK = "SELECT id FROM segments WHERE id = ANY($1) ORDER BY id FOR UPDATE"
-REMOVE_UNNEEDED = """
+DELETE_UNREFERENCED = """
     DELETE FROM segments
     WHERE id = ANY($1)
         AND NOT EXISTS (SELECT 1 FROM segments child WHERE child.parent = segments.id)
@@ -40,58 +37,53 @@ REMOVE_UNNEEDED = """
         AND NOT EXISTS (SELECT 1 FROM conversations WHERE conversations.head = segments.id)
     RETURNING size
 """
-# The segment before one that only a single row needs.
-PARENT_IF_LAST = """
+# The parent of a segment that exactly one row refers to.
+PARENT_IF_UNSHARED = """
     SELECT parent FROM segments
     WHERE id = $1
         AND NOT EXISTS (SELECT 1 FROM segments child WHERE child.parent = segments.id)
         AND (SELECT count(*) FROM responses WHERE responses.segment = segments.id)
             + (SELECT count(*) FROM conversations WHERE conversations.head = segments.id) = 1
 """
-# To remove a MB takes SQLite up to 30 ms, since it overwrites what it removes, and all who write wait meanwhile.
+# SQLite takes up to 30 ms to delete a MB, since it overwrites it, and blocks all writers meanwhile.
 STEP_BYTES = 4 * 1024 * 1024
-# The column by which a row points at its history; a chat completion has none.
+# The column of each kind of row that refers to its history; a chat completion has none.
 POINTERS = {"response": ("responses", "segment"), "conversation": ("conversations", "head"), "chat": ("chats", "NULL")}
 
 
 def decoded(body: bytes) -> JsonObject:
-    """Return an object that was kept."""
+    """Return a stored JSON object."""
     return msgspec.json.decode(body, type=JsonObject)
 
 
 def _kept_item(item_id: str, body: bytes) -> KeptItem:
-    """Return an item that was kept; an id that was not kept as it is, is in the item itself."""
+    """Return a stored item. An id that `storable_text` has changed is read from the item itself."""
     item = decoded(body)
     own = item.get("id")
-    return KeptItem(id=own if isinstance(own, str) and kept_text(own) == item_id else item_id, body=item)
+    return KeptItem(id=own if isinstance(own, str) and storable_text(own) == item_id else item_id, body=item)
 
 
 async def add_segment(
     tx: Transaction, owner: str, parent: int | None, inputs: Sequence[KeptItem], outputs: Sequence[KeptItem] = ()
 ) -> int | None:
-    """Add a segment and return its id; None if there is no such parent of this owner's."""
+    """Add a segment and return its id; None if this owner has no such parent."""
     items = _rows(owner, inputs, 0, 0) + _rows(owner, outputs, len(inputs), 1)
     size = sum(len(row[-1]) for row in items)
     if parent is None:
         added = await tx.row(int, "INSERT INTO segments (owner, size) VALUES ($1, $2) RETURNING id", owner, size)
     else:
-        added = await tx.row(
-            int,
-            """
+        sql = """
             INSERT INTO segments (parent, owner, size)
             SELECT id, owner, $3 FROM segments WHERE id = $1 AND owner = $2 RETURNING id
-            """,
-            parent,
-            owner,
-            size,
-        )
+        """
+        added = await tx.row(int, sql, parent, owner, size)
     if added is not None and items:
         await tx.execute_each(ADD_ITEM, [(added, *row) for row in items])
     return added
 
 
 async def add_outputs(tx: Transaction, owner: str, segment: int, outputs: Sequence[KeptItem]) -> None:
-    """Add what the model made to a segment that holds what it was shown."""
+    """Add output items to a segment that holds the inputs."""
     if not outputs:
         return
     count = await tx.row(int, "SELECT coalesce(max(position) + 1, 0) FROM items WHERE segment = $1", segment)
@@ -102,35 +94,29 @@ async def add_outputs(tx: Transaction, owner: str, segment: int, outputs: Sequen
 
 
 async def history(tx: Transaction, segment: int) -> History:
-    """Return the items from the beginning to the end of a segment; the outputs are this segment's only."""
-    found = await tx.rows(
-        _placed,
-        f"""
-        {CHAIN}
-        SELECT chain.depth, items.is_output, items.id, items.body FROM {CHAIN_ITEMS} ORDER BY {OLDEST_FIRST}
-        """,
-        segment,
-    )
-    return History(
-        segment=segment,
-        inputs=tuple(item for is_last_output, item in found if not is_last_output),
-        outputs=tuple(item for is_last_output, item in found if is_last_output),
-    )
+    """Return the items up to the end of a segment; `outputs` are those of this segment only."""
+    columns = "chain.depth = 0 AND items.is_output = 1, items.id, items.body"
+    sql = f"{CHAIN} SELECT {columns} FROM {CHAIN_ITEMS} ORDER BY {OLDEST_FIRST}"
+    inputs: list[KeptItem] = []
+    outputs: list[KeptItem] = []
+    for is_last_output, item_id, body in await tx.rows(lambda *row: row, sql, segment):
+        (outputs if is_last_output else inputs).append(_kept_item(item_id, body))
+    return History(segment=segment, inputs=tuple(inputs), outputs=tuple(outputs))
 
 
-async def items_page(tx: Transaction, owner: str, segment: int, query: ItemQuery, *, which: str = ALL) -> ItemPage:
+async def items_page(tx: Transaction, owner: str, segment: int, query: ItemQuery, *, which: str = "TRUE") -> ItemPage:
     """Return a page of the items up to the end of a segment; the bodies of other items are not read."""
     order, reverse = (NEWEST_FIRST, OLDEST_FIRST) if query.newest_first else (OLDEST_FIRST, NEWEST_FIRST)
     values: list[Value] = [segment, query.limit + 1]
     if query.after is not None:
-        # Where clients have used an id twice, the page begins after the last of them.
-        sql = f"{CHAIN} SELECT chain.depth, items.position FROM {CHAIN_ITEMS} WHERE {IS_NAMED} AND {which}"
-        place = await tx.row(_place, f"{sql} ORDER BY {reverse} LIMIT 1", segment, owner, query.after)
-        if place is None:
+        # Where an id occurs more than once, the page starts after the last occurrence.
+        sql = f"{CHAIN} SELECT chain.depth, items.position FROM {CHAIN_ITEMS} WHERE {HAS_ID} AND {which}"
+        cursor = await tx.row(lambda *row: row, f"{sql} ORDER BY {reverse} LIMIT 1", segment, owner, query.after)
+        if cursor is None:
             return ItemPage(knows_after=False)
         further, later = (">", "<") if query.newest_first else ("<", ">")
         which += f" AND (chain.depth {further} $3 OR chain.depth = $3 AND items.position {later} $4)"
-        values += place
+        values += cursor
     places = f"""
         SELECT chain.depth, items.segment, items.position
         FROM {CHAIN_ITEMS} WHERE {which} ORDER BY {order} LIMIT $2
@@ -145,47 +131,44 @@ async def items_page(tx: Transaction, owner: str, segment: int, query: ItemQuery
     return ItemPage(items=tuple(found[: query.limit]), has_more=len(found) > query.limit)
 
 
-async def item_named(tx: Transaction, owner: str, segment: int, item_id: str) -> KeptItem | None:
-    """Return the latest item of that id up to the end of a segment."""
-    sql = f"{CHAIN} SELECT items.id, items.body FROM {CHAIN_ITEMS} WHERE {IS_NAMED} ORDER BY {NEWEST_FIRST} LIMIT 1"
+async def latest_item(tx: Transaction, owner: str, segment: int, item_id: str) -> KeptItem | None:
+    """Return the latest item with that id up to the end of a segment."""
+    sql = f"{CHAIN} SELECT items.id, items.body FROM {CHAIN_ITEMS} WHERE {HAS_ID} ORDER BY {NEWEST_FIRST} LIMIT 1"
     return await tx.row(_kept_item, sql, segment, owner, item_id)
 
 
 async def outputs_of(tx: Transaction, segment: int) -> list[KeptItem]:
-    """Return what the model made in a segment."""
     sql = "SELECT id, body FROM items WHERE segment = $1 AND is_output = 1 ORDER BY position"
     return await tx.rows(_kept_item, sql, segment)
 
 
 async def remove_step(tx: Transaction, kind: str, row_id: str) -> tuple[int, int]:
-    """Remove a row, and from the end of its history what nothing else needs; return how many rows went, and the bytes.
+    """Delete a row and, from the end of its history, the segments that nothing else refers to.
 
-    None, if the history is so long that it goes in several steps: the row then points at what is left of it.
+    Returns the number of deleted rows and of bytes. A long history takes several steps: until the last one, no row is
+    deleted, and the row points at the rest of its history.
     """
     table, column = POINTERS[kind]
-    segment = await tx.row(_or_none, f"SELECT {column} FROM {table} WHERE id = $1 FOR UPDATE", row_id)
+    segment: int | None = await tx.row(
+        lambda value: value, f"SELECT {column} FROM {table} WHERE id = $1 FOR UPDATE", row_id
+    )
     freed = 0
     while segment is not None:
         if freed >= STEP_BYTES:
             return 0, freed
         await tx.execute(LOCK, [segment])
-        parent = await tx.row(_or_none, PARENT_IF_LAST, segment)
+        parent: int | None = await tx.row(lambda value: value, PARENT_IF_UNSHARED, segment)
         if parent is None:
             break
-        # To point at it locks it a little: two who do so could not both lock it wholly then.
+        # The UPDATE takes a share lock on it; two transactions that hold one could not both lock it for deletion.
         await tx.execute(LOCK, [parent])
         await tx.execute(f"UPDATE {table} SET {column} = $2 WHERE id = $1", row_id, parent)
-        freed += sum(await tx.rows(int, REMOVE_UNNEEDED, [segment]))
+        freed += sum(await tx.rows(int, DELETE_UNREFERENCED, [segment]))
         segment = parent
     sizes = await tx.rows(int, f"DELETE FROM {table} WHERE id = $1 RETURNING size", row_id)
     if segment is not None:
-        freed += sum(await tx.rows(int, REMOVE_UNNEEDED, [segment]))
+        freed += sum(await tx.rows(int, DELETE_UNREFERENCED, [segment]))
     return len(sizes), freed + sum(sizes)
-
-
-def segment_and_size(segment: int | None, size: int) -> tuple[int | None, int]:
-    """Return the columns of a row as they are."""
-    return segment, size
 
 
 def _rows(
@@ -202,30 +185,29 @@ def _call_id(item: KeptItem) -> str | None:
     return call_id if isinstance(call_id, str) else None
 
 
-def _or_none(value: int | None) -> int | None:
-    return value
-
-
-def _place(depth: int, position: int) -> tuple[int, int]:
-    return depth, position
-
-
-def _placed(depth: int, is_output: int, item_id: str, body: bytes) -> tuple[bool, KeptItem]:
-    return depth == 0 and is_output == 1, _kept_item(item_id, body)
-
-
 class Part:
-    """A part of the store: a database, and what time it is."""
+    """A part of the store: what all of them do with the database."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._database = database
         self._now = now
 
-    async def _remove(self, kind: str, hide: str, row_id: str, owner: str) -> bool:
-        """Remove a row and what only it needs; False if there is none.
+    async def _read_segment(
+        self, pointer: str, row_id: str, owner: str, read: Callable[[Transaction, int], Awaitable[T]]
+    ) -> T | None:
+        """Return what `read` makes of the segment that a row points at; None if the row does not exist."""
 
-        It is hidden at first, as something very old that belongs to nobody. The rest takes as many transactions as it
-        takes; if the process ends meanwhile, the next pruning goes on with it.
+        async def work(tx: Transaction) -> T | None:
+            segment = await tx.row(int, pointer, row_id, owner)
+            return None if segment is None else await read(tx, segment)
+
+        return await self._database.read(work)
+
+    async def _remove(self, kind: str, hide: str, row_id: str, owner: str) -> bool:
+        """Delete a row and the segments that only it refers to; False if it does not exist.
+
+        The first transaction hides it: it belongs to nobody and is very old. The rest takes as many transactions as
+        its size requires; if the process ends meanwhile, the next pruning deletes what is left.
         """
 
         async def begin(tx: Transaction) -> int | None:

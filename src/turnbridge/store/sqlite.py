@@ -1,8 +1,8 @@
-"""SQLite: a file of the user's own.
+"""SQLite: a file in the data directory.
 
-Each connection has a thread, and a piece of work runs on it from its begin to its commit: one change of threads instead
-of one for every statement, and no cancelled request can leave a transaction open. One connection writes, so writers
-wait for one another in a queue here; other processes wait in SQLite itself. Readers see the state before the write.
+Each connection has its own thread, and a unit of work runs on it from BEGIN to COMMIT: one change of threads per unit
+instead of one per statement, and no cancelled request can leave a transaction open. One connection writes; its queue
+serialises the writers of this process, and SQLite's lock those of other processes. Readers see the last commit.
 """
 
 import asyncio
@@ -16,130 +16,108 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
-from turnbridge.store.database import (
-    CLOCK,
-    Dialect,
-    Transaction,
-    Value,
-    Work,
-    bound,
-    failures_told,
-)
+from turnbridge.store.database import CLOCK, Transaction, Value, Work, bound, translated_errors
 
 T = TypeVar("T")
 
-# Reading is quick; more readers would only compete with the event loop for the interpreter.
+# Reads are quick; more threads would only compete with the event loop for the interpreter lock.
 READERS = 3
-# Another process may be writing. The longest that it does is a vacuum, which takes seconds for a full store.
+# How long to wait for the lock of another process. The longest holder is a vacuum: seconds for a full store.
 BUSY_TIMEOUT_S = 60
 # The first with `RETURNING`.
 OLDEST_SQLITE = (3, 35, 0)
-# Statements that stay prepared for each connection; the store has about fifty.
+# Prepared statements per connection; the store has about fifty.
 PREPARED_STATEMENTS = 128
-# A database in WAL mode survives a killed process with these; only a power cut may lose the last moments.
-# What is deleted is overwritten, since who deletes an answer does not expect to find it in the file.
+# In WAL mode these survive a killed process; only a power cut may lose the last commits. Deleted rows are overwritten,
+# so that a deleted answer cannot be found in the file.
 PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON", "secure_delete = ON")
-
 FAILURES = (sqlite3.DatabaseError, OSError)
-MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
-
-# `unixepoch` counts whole seconds before SQLite 3.42.
+BUGS = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
+# `unixepoch` has whole seconds only before SQLite 3.42.
 SQLITE_CLOCK = "((julianday('now') - 2440587.5) * 86400.0)"
-VACUUM = ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
-DIALECT = Dialect(
-    # A key that was used once is not given again: a stale reference must not lead to somebody else's segment.
-    names={"key": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"},
-)
 
 
-# To translate a statement takes 3 to 8 µs, and to run a small one 10.
+# Translating a statement takes 3 to 8 µs, running a small one 10.
 @lru_cache(maxsize=PREPARED_STATEMENTS)
 def sqlite_text(sql: str) -> str:
-    """Return a statement in SQLite's words."""
+    """Return a statement in SQLite's SQL."""
     with_lists = re.sub(r"= ANY\((\$\d+)\)", r"IN (SELECT value FROM json_each(\1))", sql)
     return with_lists.replace(" FOR UPDATE", "").replace(CLOCK, SQLITE_CLOCK)
 
 
 class SqliteTransaction(Transaction):
-    """Statements on a connection; none of them ever waits for the event loop."""
+    """Runs statements on a connection, synchronously."""
 
-    dialect = DIALECT
+    # AUTOINCREMENT never reuses a key: a stale reference must not lead to another owner's segment.
+    types: ClassVar = {"key": "INTEGER PRIMARY KEY AUTOINCREMENT", "bytes": "BLOB"}
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     async def fetch(self, sql: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
-        """Run a statement and return its rows."""
-        return self._connection.execute(sqlite_text(sql), _named(map(_handed, values))).fetchall()
+        return self._connection.execute(sqlite_text(sql), _named(map(_as_json, values))).fetchall()
 
     async def execute_each(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Run a statement once for each of the rows."""
         self._connection.executemany(sqlite_text(sql), [_named(map(bound, row)) for row in rows])
 
 
 class SqliteDatabase:
-    """A SQLite file."""
+    """A `Database` in a SQLite file."""
 
     def __init__(self, path: Path) -> None:
-        self._writer, *readers = self._lanes = [_Lane(path) for _ in range(1 + READERS)]
-        # The last one used is used again, so that a quiet gateway has one reader.
-        self._readers: asyncio.LifoQueue[_Lane] = asyncio.LifoQueue()
-        for lane in readers:
-            self._readers.put_nowait(lane)
+        self._writer, *readers = self._connections = [_Connection(path) for _ in range(1 + READERS)]
+        # LIFO, so that an idle gateway uses only one reader.
+        self._readers: asyncio.LifoQueue[_Connection] = asyncio.LifoQueue()
+        for reader in readers:
+            self._readers.put_nowait(reader)
 
     async def write(self, work: Work[T]) -> T:
-        """Do a piece of work that changes something."""
         return await asyncio.wrap_future(self._writer.submit(partial(self._writer.transact, "BEGIN IMMEDIATE", work)))
 
     async def read(self, work: Work[T]) -> T:
-        """Do a piece of work that changes nothing."""
-        lane = await self._readers.get()
-        job = lane.submit(partial(lane.transact, "BEGIN", work))
+        reader = await self._readers.get()
+        job = reader.submit(partial(reader.transact, "BEGIN", work))
         try:
             return await asyncio.wrap_future(job)
         finally:
-            self._free(lane, job)
+            self._release(reader, job)
 
     async def vacuum(self) -> None:
-        """Give the room of removed rows back to the system."""
-
         def run(connection: sqlite3.Connection) -> None:
-            for statement in VACUUM:
+            for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                 connection.execute(statement).fetchall()
 
         await asyncio.wrap_future(self._writer.submit(run))
 
     async def aclose(self) -> None:
-        """Finish what was begun, and close the file."""
-        await asyncio.gather(*(asyncio.wrap_future(lane.close()) for lane in self._lanes))
+        await asyncio.gather(*(asyncio.wrap_future(connection.close()) for connection in self._connections))
 
     def abandon(self) -> None:
-        """Interrupt what was begun; each connection is closed by its thread as soon as that can."""
-        for lane in self._lanes:
-            lane.abandon()
+        for connection in self._connections:
+            connection.abandon()
 
-    def _free(self, lane: "_Lane", job: "Future[T]") -> None:
-        """Let others have a reader, as soon as its thread is free: one whose client has left may still be busy."""
+    def _release(self, reader: "_Connection", job: "Future[T]") -> None:
+        """Return a reader to the pool once its thread is free: after a cancellation it may still be running the job."""
         if job.done():
-            self._readers.put_nowait(lane)
+            self._readers.put_nowait(reader)
             return
         loop = asyncio.get_running_loop()
 
-        def free(_: object) -> None:
+        def release(_: object) -> None:
             with contextlib.suppress(RuntimeError):  # The loop may be closed by then.
-                loop.call_soon_threadsafe(self._readers.put_nowait, lane)
+                loop.call_soon_threadsafe(self._readers.put_nowait, reader)
 
-        job.add_done_callback(free)
+        job.add_done_callback(release)
 
 
-class _Lane:
-    """A connection and its thread; both begin when they are first needed.
+class _Connection:
+    """A connection and its thread, both started on first use.
 
-    The thread does not keep the process from ending: it may hang in a file system that does not answer.
+    It is a daemon thread, since a file system that hangs must not keep the process from exiting.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,35 +128,35 @@ class _Lane:
         self._abandoned = False
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
-        """Let the thread do a piece of work after those that it has."""
+        """Queue work for the thread."""
         return self._submit(partial(self._run, work))
 
     def transact(self, begin: str, work: Work[T], connection: sqlite3.Connection) -> T:
-        """Do a piece of work in a transaction, in the thread."""
+        """Run a unit of work in a transaction; called in the thread."""
         connection.execute(begin)
         try:
-            result = _finished(work(SqliteTransaction(connection)))
-            self._check()
+            result = _run_to_end(work(SqliteTransaction(connection)))
+            self._raise_if_abandoned()
             connection.execute("COMMIT")
         except BaseException:
-            # Some failures, such as a full disk, have ended the transaction already.
+            # Some failures, such as a full disk, have rolled back already.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
         return result
 
     def close(self) -> "Future[None]":
-        """Finish the work that is there, then close the connection and end the thread."""
+        """Finish the queued work, then close the connection and end the thread."""
         closing = self._submit(self._close)
         self._jobs.put(None)
         return closing
 
     def abandon(self) -> None:
-        """Commit nothing any more, and do the same without waiting."""
+        """Interrupt the running statement, commit nothing any more, and close without waiting."""
         self._abandoned = True
         connection = self._connection
         if connection is not None:
-            with contextlib.suppress(sqlite3.ProgrammingError):  # It was closed at this very moment.
+            with contextlib.suppress(sqlite3.ProgrammingError):  # The thread has closed it in between.
                 connection.interrupt()
         self.close()
 
@@ -193,17 +171,17 @@ class _Lane:
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            # It holds what was kept, megabytes perhaps, and the next one may take a while to come.
+            # It may refer to megabytes of rows, which must not stay until the next job.
             del job
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with failures_told(FAILURES, but=MISTAKES, describe=_described):
-            self._check()
+        with translated_errors(FAILURES, bugs=BUGS, describe=_described):
+            self._raise_if_abandoned()
             if self._connection is None:
-                self._connection = _connected(self._path)
+                self._connection = _connect(self._path)
             return work(self._connection)
 
-    def _check(self) -> None:
+    def _raise_if_abandoned(self) -> None:
         if self._abandoned:
             raise sqlite3.OperationalError("it took too long")
 
@@ -213,7 +191,7 @@ class _Lane:
 
 
 def _complete(job: "Future[T]", work: Callable[[], T]) -> None:
-    """Do the work of a job, unless nobody waits for it any more."""
+    """Run the work of a job, unless it was cancelled while queued."""
     if not job.set_running_or_notify_cancel():
         return
     try:
@@ -228,12 +206,12 @@ def _described(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise sqlite3.NotSupportedError(f"it needs SQLite 3.35 or later, and this Python has {sqlite3.sqlite_version}")
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The files that SQLite puts beside it take over its mode.
+        # SQLite gives the files that it creates beside it the same mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, cached_statements=PREPARED_STATEMENTS
@@ -249,22 +227,22 @@ def _connected(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _finished(work: Awaitable[T]) -> T:
-    """Return the result of work that never waits: it is a plain function, written so that Postgres can run it too."""
+def _run_to_end(work: Awaitable[T]) -> T:
+    """Return the result of a coroutine that never suspends: `async` is there so that Postgres can run it too."""
     steps = work.__await__()
     try:
         next(steps)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]  # What a generator returns has no type.
-    raise RuntimeError("Work on the store waits for nothing but its statements.")
+    raise RuntimeError("A unit of work awaits nothing but its statements.")
 
 
 def _named(values: Iterable[Value]) -> dict[str, Value]:
-    """Return values under the names that SQLite sees in `$1`, `$2` and so on: to it they are names like any other."""
+    """Return values by the names that SQLite sees in `$1`, `$2` and so on."""
     return {str(number): value for number, value in enumerate(values, start=1)}
 
 
-def _handed(value: Value) -> Value:
-    """Return a value as SQLite takes it: a list is JSON there."""
-    given = bound(value)
-    return msgspec.json.encode(given).decode() if isinstance(given, list) else given
+def _as_json(value: Value) -> Value:
+    """Return a value to bind; a list becomes JSON, for `json_each`."""
+    value = bound(value)
+    return msgspec.json.encode(value).decode() if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The tokenizer of OpenAI's current models: tiktoken, with the vocabulary beside this module. Nothing is downloaded."""
+"""The tokenizer of OpenAI's current models: tiktoken, with the vocabulary in this package, so nothing is downloaded."""
 
 import asyncio
 import functools
@@ -14,11 +14,9 @@ import tiktoken
 
 ENCODING = "o200k_base"
 VOCABULARY = f"{ENCODING}.tiktoken.xz"
+# Of the file that OpenAI publishes, as in tiktoken.
 SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""Of the file that OpenAI publishes; tiktoken knows the same."""
-
-# How tiktoken splits text into words before it looks for tokens in each. tiktoken's own function that has this pattern
-# downloads the vocabulary.
+# How tiktoken splits text into words. The function of tiktoken that contains this pattern downloads the vocabulary.
 WORDS = "|".join(
     (
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -31,39 +29,38 @@ WORDS = "|".join(
     )
 )
 
+# The count of a longer text is estimated from samples of this total size, which take 4 to 25 ms.
 EXACT_CHARACTERS = 65_536
-"""What is longer is estimated from samples of this much: counting takes 4 ms for English, and up to 25 ms."""
+# tiktoken gets this much at a time: it takes more than linear time for a long word, and panics at a million blanks.
 CHUNK_CHARACTERS = 1_024
-"""What tiktoken is given at once: a long word takes more time than its parts, and a million blanks make it panic."""
 SAMPLES = EXACT_CHARACTERS // CHUNK_CHARACTERS
 
-# Up to the last letter or digit before a character that always begins another word: no letter, digit, combining mark or
-# apostrophe. Only common ones are listed.
+# Matches up to the last letter or digit before a character that always starts another word, which is no letter, digit,
+# combining mark or apostrophe. Only common ones are listed.
 _UP_TO_BOUNDARY = re.compile(r".*[^\W_](?=[\s!-&(-/:-@\[-`{-~\u3001\u3002\uff01\uff0c\uff1f])", re.DOTALL)
 
 _loading = threading.Lock()
 
 
 class OpenAITokenizer:
-    """Counts and cuts text as the model does."""
+    """Counts and truncates text by tokens."""
 
     def __init__(self) -> None:
         self._loaded: asyncio.Future[tiktoken.Encoding] | None = None
 
     def prepare(self) -> None:
-        """Begin to load the vocabulary in a thread, unless that has begun: it takes 0.3 s and 50 MB, once."""
+        """Start to load the vocabulary in a thread, once: it takes 0.3 s and 50 MB."""
         if self._loaded is None:
             self._loaded = asyncio.ensure_future(asyncio.to_thread(_encoding))
 
     async def ready(self) -> None:
-        """Return once the vocabulary is loaded."""
         self.prepare()
         assert self._loaded is not None
-        # A turn that is cancelled must not cancel what others wait for.
+        # Cancelling one turn must not cancel the load for others.
         await asyncio.shield(self._loaded)
 
     def count(self, text: str) -> int:
-        """Return how many tokens `text` has: an estimate if it is longer than `EXACT_CHARACTERS`."""
+        """Return the number of tokens; an estimate beyond `EXACT_CHARACTERS`."""
         if len(text) <= EXACT_CHARACTERS:
             return sum(len(_tokens(chunk)) for chunk in _chunks(text))
         last = len(text) - CHUNK_CHARACTERS
@@ -72,10 +69,7 @@ class OpenAITokenizer:
         return round(sampled * len(text) / EXACT_CHARACTERS)
 
     def cut(self, text: str, limit: int) -> str:
-        """Return the longest prefix of `text` that is whole characters and has at most `limit` of its tokens.
-
-        Beyond `EXACT_CHARACTERS` its end is estimated.
-        """
+        """Return the longest prefix of whole characters with at most `limit` tokens; beyond the bound, an estimate."""
         end = 0
         for chunk in _chunks(text[:EXACT_CHARACTERS]):
             tokens = _tokens(chunk)
@@ -89,16 +83,16 @@ class OpenAITokenizer:
         return text if tokens_of_rest <= limit else text[: end + len(rest) * limit // tokens_of_rest]
 
     def settled(self, text: str) -> int:
-        """Return how much of `text` has tokens that no longer change, whatever comes after it.
+        """Return the length of the prefix whose tokens do not depend on what follows.
 
-        At most `CHUNK_CHARACTERS` remain: a longer word is divided, and may then count one token more.
+        At most `CHUNK_CHARACTERS` remain: a longer word is split, and may then count one token more.
         """
         start = max(0, len(text) - CHUNK_CHARACTERS)
         return _boundary(text, start, len(text)) or (len(text) if start else 0)
 
 
 def _chunks(text: str) -> Iterator[str]:
-    """Yield `text` in parts of at most `CHUNK_CHARACTERS`, divided between two tokens wherever that is possible."""
+    """Yield `text` in parts of at most `CHUNK_CHARACTERS`, split between tokens where possible."""
     start = 0
     while (most := start + CHUNK_CHARACTERS) < len(text):
         end = _boundary(text, start, most + 1) or most
@@ -108,7 +102,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _boundary(text: str, start: int, end: int) -> int:
-    """Return the last place between `start` and `end` that no token reaches across; 0 if there is none."""
+    """Return the last position between `start` and `end` that no token spans; 0 if there is none."""
     found = _UP_TO_BOUNDARY.match(text, start, end)
     return found.end() if found else 0
 
@@ -118,7 +112,7 @@ def _tokens(text: str) -> list[int]:
 
 
 def _encoding() -> tiktoken.Encoding:
-    # Two threads that are first at the same time must not load it twice.
+    # Two threads must not load it concurrently.
     with _loading:
         return _load()
 
@@ -129,9 +123,9 @@ def _load() -> tiktoken.Encoding:
     vocabulary = lzma.decompress(compressed)
     if hashlib.sha256(vocabulary).hexdigest() != SHA256:
         raise RuntimeError(f"{VOCABULARY} is not the vocabulary that OpenAI publishes. Install Turnbridge again.")
-    # A token in base64 on each line, then its rank, which is also the number of the line.
+    # Each line has a token in base64 and its rank, which is also the number of the line.
     ranks = {a2b_base64(line.partition(b" ")[0]): rank for rank, line in enumerate(vocabulary.splitlines())}
     encoding = tiktoken.Encoding(ENCODING, pat_str=WORDS, mergeable_ranks=ranks, special_tokens={})
-    # It has a copy of its own now, and would keep these 33 MB too.
+    # The encoding has its own copy, and also refers to these 33 MB.
     ranks.clear()
     return encoding

@@ -294,12 +294,11 @@ async def test_a_replica_counts_alone_while_it_cannot_reach_the_redis(server: Re
         assert [entry["event"] for entry in logs] == ["rate_limit_storage_unreachable", "rate_limit_storage_reachable"]
 
 
-async def test_a_redis_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbridge.web.middleware.rate_limit.STORAGE_PATIENCE_S", 0.05)
+async def test_a_redis_that_does_not_answer_holds_nobody_up() -> None:
     with socket.socket() as silent, capture_logs() as logs:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        rates = RequestRates("2/hour", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        rates = RequestRates("2/hour", f"redis://127.0.0.1:{silent.getsockname()[1]}/0", timeout_s=0.05)
         assert shown(await rates.take("client")) == (False, 1)
         await rates.aclose()
     assert [entry["event"] for entry in logs] == ["rate_limit_storage_unreachable"]

@@ -10,7 +10,6 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnbridge.web.server import http_server as serving
 from turnbridge.web.server.http_server import PROBES, HttpServer
 
 pytestmark = pytest.mark.anyio
@@ -26,10 +25,12 @@ async def hello(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.asynccontextmanager
-async def served(app: ASGIApp) -> AsyncIterator[tuple[HttpServer, "asyncio.Task[None]", httpx2.AsyncClient]]:
+async def served(
+    app: ASGIApp, *, date_interval_s: float = 1.0
+) -> AsyncIterator[tuple[HttpServer, "asyncio.Task[None]", httpx2.AsyncClient]]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        server = HttpServer(app)
+        server = HttpServer(app, date_interval_s=date_interval_s)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_S) as client:
@@ -51,9 +52,8 @@ def test_an_idle_connection_is_kept_longer_than_whoever_uses_it_would_keep_it() 
     assert HttpServer(hello).config.timeout_keep_alive > 60
 
 
-async def test_a_stopped_server_does_not_wait_for_its_next_look_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "DATE_INTERVAL_S", 3600.0)
-    async with served(hello) as (server, task, client):
+async def test_a_stopped_server_does_not_wait_for_its_next_look_at_the_clock() -> None:
+    async with served(hello, date_interval_s=3600.0) as (server, task, client):
         assert (await client.get("/")).text == "hi"
         server.stop()
         await asyncio.wait_for(task, TIMEOUT_S)
@@ -114,9 +114,8 @@ async def test_no_frame_waits_until_the_client_has_confirmed_the_one_before() ->
 
 async def test_answers_tell_the_date_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000_000.0]
-    monkeypatch.setattr(serving, "DATE_INTERVAL_S", 0.001)
     monkeypatch.setattr("uvicorn.server.time.time", lambda: now[0])
-    async with served(hello) as (_, _, client):
+    async with served(hello, date_interval_s=0.001) as (_, _, client):
         assert (await client.get("/")).headers["date"] == formatdate(now[0], usegmt=True)
         now[0] += 3600
         async with asyncio.timeout(TIMEOUT_S):

@@ -1,8 +1,7 @@
-"""Which web pages and desktop apps may call the gateway from a browser engine (CORS).
+"""CORS: which web pages and desktop apps may call the gateway from a browser engine.
 
-Pages served from this machine may, by their loopback origin, and two apps whose origin is the same for
-everybody. Others are named by the user. A request without an Origin header does not come from a page and is
-left alone.
+Loopback origins may, and two apps whose origin is the same for everybody; the operator allows others. Requests without
+an Origin header do not come from a page, and pass.
 """
 
 import re
@@ -17,29 +16,26 @@ from turnbridge.web.middleware.access_log import context_of
 
 log = structlog.get_logger(__name__)
 
+# Obsidian on the desktop, and Capacitor apps such as Obsidian on a phone.
 WELL_KNOWN_ORIGINS = frozenset({b"app://obsidian.md", b"capacitor://localhost"})
-"""Obsidian on the desktop, and Capacitor apps such as Obsidian on a phone."""
-
 LOOPBACK_ORIGIN = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
 
+# A header name of RFC 9110; anything else must not be echoed into a header.
 HEADER_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A header's name as RFC 9110 has it; anything else must not be echoed into a header."""
-
 ALLOWED_METHODS = b"GET, POST, DELETE, OPTIONS, HEAD"
 
+# How long a browser may cache a preflight; Safari's maximum.
 PREFLIGHT_SECONDS = b"600"
-"""How long a browser may remember a preflight; Safari remembers none for longer."""
-
 PREFLIGHT_VARY = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
 ALWAYS_EXPOSED = ("x-request-id", "retry-after")
 
+# The error and the log contain the origin, so that it can be copied into the setting; real ones are far shorter.
 ORIGIN_ECHO_LIMIT = 200
-"""The refusal and the log repeat the origin so that it can be copied into the setting; real ones are far shorter."""
 
 
 class AllowOrigins:
-    """Answers preflights, and lets the pages of allowed origins read the answers to their requests."""
+    """Answers preflights, and adds the CORS headers of allowed origins to responses."""
 
     def __init__(self, app: ASGIApp, *, origins: Iterable[str], exposed_headers: Iterable[str]) -> None:
         given = {origin.strip().rstrip("/").lower().encode() for origin in origins}
@@ -49,7 +45,6 @@ class AllowOrigins:
         self._exposed = ", ".join(dict.fromkeys((*ALWAYS_EXPOSED, *exposed_headers))).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, with the headers that its origin is entitled to."""
         origin = header_value(scope, b"origin")
         if origin is None:
             await self._app(scope, receive, send)
@@ -62,7 +57,10 @@ class AllowOrigins:
             if not granted:
                 shown = origin[:ORIGIN_ECHO_LIMIT].decode("latin-1")
                 log.info("origin_refused", origin=shown, request_id=context_of(scope).request_id)
-                raise _refusal(shown)
+                raise Forbidden(
+                    f"The origin {shown} may not call this server from a browser. "
+                    "Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
+                )
             headers.extend(granted)
             await send({"type": "http.response.start", "status": 204, "headers": _preflight_headers(scope)})
             await send({"type": "http.response.body", "body": b""})
@@ -76,15 +74,12 @@ class AllowOrigins:
     def _granted(self, origin: bytes) -> list[tuple[bytes, bytes]]:
         if origin in self._origins or LOOPBACK_ORIGIN.fullmatch(origin):
             return [(b"access-control-allow-origin", origin), (b"access-control-allow-credentials", b"true")]
-        # No credentials with "*": a page that nobody named must not use what the browser knows of the user.
+        # No credentials with "*": a page that was not allowed by name must not use the browser's cookies.
         return [(b"access-control-allow-origin", b"*")] if self._any_origin else []
 
 
 def _preflight_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    headers = [
-        (b"access-control-allow-methods", ALLOWED_METHODS),
-        (b"access-control-max-age", PREFLIGHT_SECONDS),
-    ]
+    headers = [(b"access-control-allow-methods", ALLOWED_METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
     asked = header_value(scope, b"access-control-request-headers") or b""
     names = [name for part in asked.split(b",") if HEADER_TOKEN.fullmatch(name := part.strip())]
     if names:
@@ -92,10 +87,3 @@ def _preflight_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     if header_value(scope, b"access-control-request-private-network") == b"true":
         headers.append((b"access-control-allow-private-network", b"true"))
     return headers
-
-
-def _refusal(origin: str) -> Forbidden:
-    return Forbidden(
-        f"The origin {origin} may not call this server from a browser. "
-        "Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
-    )

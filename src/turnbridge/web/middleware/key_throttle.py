@@ -1,4 +1,4 @@
-"""A brake on guessing keys: a peer that has sent many wrong ones learns nothing of the next for a while."""
+"""Throttling of key guessing: after many wrong keys, a peer gets 429 instead of an answer to its next guess."""
 
 import time
 from collections import OrderedDict
@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from turnbridge.turn.errors import RateLimited
 from turnbridge.web.server.peers import is_loopback, network_of
 
+# A misconfigured client sends a few before somebody notices.
 MOST_WRONG_KEYS = 20
-"""A client with a mistake in its configuration sends a few before somebody notices."""
-
+# How long wrong keys count, and so the longest time for which a peer is throttled.
 WINDOW_S = 60.0
-"""How long wrong keys count, and so the longest time for which a peer is refused."""
-
+# Peers with wrong keys, and pairs of a peer and a valid key; the oldest are evicted.
 MOST_REMEMBERED = 4096
-"""Peers with wrong keys, and pairs of a peer and a right key; the oldest are forgotten."""
-
 TOO_MANY = "Too many wrong keys came from this address. Check the key, and try again later."
 
 
@@ -27,10 +24,10 @@ class _Guesses:
 
 
 class KeyBrake:
-    """Counts wrong keys for each peer.
+    """Counts wrong keys per peer.
 
-    A key that was right before from this peer is always accepted, so that nobody behind the same address is hurt. On
-    this machine any right key is: a reverse proxy there stands for everybody, those who have yet to show their key too.
+    A valid key that this peer has used before is always accepted, so that clients behind the same address are not
+    affected. From loopback every valid key is, since a reverse proxy there serves all clients, new ones included.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,14 +36,14 @@ class KeyBrake:
         self._right: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def judge(self, address: str, client: str | None) -> None:
-        """Take note of a peer's key, whose client is known if it is right; raises `RateLimited` after too many."""
+        """Count a peer's key, which is wrong if `client` is None; raises `RateLimited` after too many wrong ones."""
         network = network_of(address)
         trusted = client is not None and (is_loopback(address) or (network, client) in self._right)
         guesses = self._wrong.get(network)
         if guesses is not None and guesses.count >= MOST_WRONG_KEYS and not trusted:
             left = guesses.ends_at - self._clock()
             if left > 0:
-                # Said of a right key too: otherwise this would be an answer to the guess.
+                # Also for a valid key: otherwise this would answer the guess.
                 raise RateLimited(TOO_MANY, code="too_many_wrong_keys", retry_after=left)
         if client is None:
             self._note_wrong(network)

@@ -1,7 +1,7 @@
-"""How many requests a key may make in a time, such as `60/minute`, or several such limits at once.
+"""Rate limits per key, such as `60/minute`, with moving windows.
 
-The counts of the moving windows live in this process, or in a Redis that replicas share. While that Redis cannot be
-reached, each replica counts for itself.
+The counts are kept in this process, or in a Redis that replicas share. While Redis cannot be reached, each replica
+counts for itself.
 """
 
 import asyncio
@@ -25,43 +25,47 @@ IN_MEMORY = "memory"
 
 RATE_HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
 
-STORAGE_PATIENCE_S = 1.0
-"""A Redis in the same network answers within milliseconds; a request must not wait long for one that does not."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a client stands with one limit."""
+    """The state of one limit of a client."""
 
     limit: RateLimitItem
     remaining: int
     frees_in_s: float
-    """When the next place comes free."""
+    """Until the next request is allowed."""
     refused: bool = False
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return OpenAI's headers about it."""
         values = (str(self.limit.amount), str(self.remaining), duration(self.frees_in_s))
         return [(name.encode(), value.encode()) for name, value in zip(RATE_HEADERS, values, strict=True)]
 
 
 class RequestRates:
-    """The limits, and what every client has used of them."""
+    """The limits, and the counts of all clients."""
 
-    def __init__(self, limits: str, storage: str = IN_MEMORY) -> None:
+    def __init__(self, limits: str, storage: str = IN_MEMORY, *, timeout_s: float = 1.0) -> None:
+        """`timeout_s` is for Redis, which answers within milliseconds: requests must not wait for one that is down."""
         self._limits = parse_many(limits)
         self._own = MovingWindowRateLimiter(MemoryStorage())
-        self._redis = None if storage == IN_MEMORY else _redis_storage(storage)
+        self._redis = (
+            None
+            if storage == IN_MEMORY
+            else RedisStorage(
+                f"async+{storage}", implementation="redispy", key_prefix="turnbridge", wrap_exceptions=True
+            )
+        )
         self._shared = None if self._redis is None else MovingWindowRateLimiter(self._redis)
+        self._timeout_s = timeout_s
         self._reachable = True
         self._log = structlog.get_logger()
 
     async def take(self, client: str) -> Standing:
-        """Count a request, unless a limit refuses it, and return how the client stands with its tightest limit."""
+        """Count a request, unless a limit is exceeded, and return the state of the tightest limit."""
         if self._shared is None:
             return await self._take(self._own, client)
         try:
-            async with asyncio.timeout(STORAGE_PATIENCE_S):
+            async with asyncio.timeout(self._timeout_s):
                 standing = await self._take(self._shared, client)
         except (StorageError, TimeoutError) as error:
             if self._reachable:
@@ -74,18 +78,17 @@ class RequestRates:
         return standing
 
     async def aclose(self) -> None:
-        """Close the connections to Redis."""
         if self._redis is not None and isinstance(self._redis.bridge, RedispyBridge):
             await self._redis.bridge.storage.aclose()
 
     async def _take(self, windows: MovingWindowRateLimiter, client: str) -> Standing:
         standings = await self._standings(windows, client)
-        # All are looked at before any counts, so that what one limit refuses is not charged to another.
+        # All limits are checked before any is hit, so that a refused request counts for none.
         if all(standing.remaining for standing in standings):
             if await self._count(windows, client):
                 tightest = min(standings, key=lambda standing: (standing.remaining, -standing.frees_in_s))
                 return replace(tightest, remaining=tightest.remaining - 1)
-            # Somebody else took the last place in between.
+            # A concurrent request was counted in between.
             standings = await self._standings(windows, client)
         return replace(max(standings, key=lambda standing: (not standing.remaining, standing.frees_in_s)), refused=True)
 
@@ -100,7 +103,7 @@ class RequestRates:
         for limit in self._limits:
             resets_at, remaining = await windows.get_window_stats(limit, client)
             window_s = limit.get_expiry()
-            # The window of a client that has used nothing begins with this request.
+            # The window of an unused limit starts with this request.
             left_s = resets_at - time.time() if remaining < limit.amount else window_s
             frees_in_s = min(max(left_s, 0), window_s)
             standings.append(Standing(limit=limit, remaining=max(remaining, 0), frees_in_s=frees_in_s))
@@ -108,7 +111,7 @@ class RequestRates:
 
 
 class LimitRate:
-    """Lets a request pass while its key is within the limits, and tells every client how it stands."""
+    """Rejects requests beyond the rate limit, and adds the rate limit headers to responses."""
 
     def __init__(self, app: ASGIApp, *, rates: RequestRates) -> None:
         self._app = app
@@ -116,9 +119,8 @@ class LimitRate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise `RateLimited`."""
-        # Redis need not know the keys themselves.
-        client = client_of(scope)
-        standing = await self._rates.take(client)
+        # The client's id, so that Redis does not contain keys.
+        standing = await self._rates.take(client_of(scope))
         context_of(scope).response_headers.extend(standing.headers())
         if standing.refused:
             raise RateLimited(
@@ -130,7 +132,7 @@ class LimitRate:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as OpenAI writes it: `20ms`, `1.5s`, `6m0s`, `1h0m0s`."""
+    """Return a duration in OpenAI's format: `20ms`, `1.5s`, `6m0s`, `1h0m0s`."""
     milliseconds = math.ceil(seconds * 1000)
     if milliseconds < 1000:
         return f"{milliseconds}ms"
@@ -144,7 +146,3 @@ def _in_words(limit: RateLimitItem) -> str:
     unit = limit.GRANULARITY.name
     window = unit if limit.multiples == 1 else f"{limit.multiples} {unit}s"
     return f"{limit.amount} {'request' if limit.amount == 1 else 'requests'} per {window}"
-
-
-def _redis_storage(url: str) -> RedisStorage:
-    return RedisStorage(f"async+{url}", implementation="redispy", key_prefix="turnbridge", wrap_exceptions=True)

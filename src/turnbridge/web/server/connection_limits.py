@@ -1,7 +1,7 @@
-"""How many connections there may be: in all, for each peer, and with regard to the descriptors of the process.
+"""Limits of connections: in total, per peer, and by the file descriptors of the process.
 
-Codex, the store and fetched media need descriptors too. Without a bound, connections that cost a client nothing would
-take all of them, and no app-server could be started any more.
+Codex, the store and fetched media need descriptors too. Without a limit, idle connections could exhaust them, and no
+app-server could be started.
 """
 
 import contextlib
@@ -11,34 +11,27 @@ from typing import Protocol
 
 from turnbridge.web.server.peers import is_loopback, network_of
 
+# A connection with an unfinished head holds some 80 KB, so all of them hold 160 MB.
 MOST_CONNECTIONS = 2048
-"""A connection that has sent most of a head holds some 80 KB, so all of them hold 160 MB."""
-
+# Served even if that leaves no descriptors for anything else.
 LEAST_CONNECTIONS = 16
-"""Served even where descriptors are so few that nothing is left for anybody else."""
-
+# For everything that is not a connection. An app-server takes six, and up to ten run at once.
 RESERVED_DESCRIPTORS = 256
-"""For everything that is not a connection. An app-server takes six, and ten of them may be there at once."""
-
+# More are of no use, and systems without a limit may still refuse very high numbers.
 MOST_DESCRIPTORS = 65_536
-"""More are of no use here, and systems that promise any number refuse to give it."""
-
+# A peer may have half of the connections. Loopback may have all, since a reverse proxy serves many clients.
 PEER_SHARE = 2
-"""One peer may have one connection in so many. A peer on this machine may have all: a reverse proxy speaks for many."""
-
+# Refused connections that stay open until their clients have read the error; further ones are reset.
 MOST_LINGERING = 64
-"""Refused connections that are kept for a moment, so that their clients can read why; others are reset."""
-
+# Connections that may have buffered pipelined requests. Hardly any client pipelines.
 MOST_PIPELINING = 64
-"""Connections that may send further requests before they have their answer. Hardly any client does that."""
 
 
 class Connection(Protocol):
-    """A connection as its limits know it."""
+    """The interface of a connection."""
 
     def evict(self) -> None:
-        """Close the connection, on which no whole request is being served."""
-        ...
+        """Close the connection, which is idle."""
 
 
 class _Peer:
@@ -48,13 +41,13 @@ class _Peer:
 
 
 class ConnectionLimits:
-    """Counts connections. At a limit, the connection that has been idle longest is closed in favour of a new one."""
+    """Counts connections. At a limit, a new connection evicts the one that has been idle longest (LRU)."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.most_of_a_peer = max(1, most // PEER_SHARE)
         self.refused = 0
-        """Connections that were not admitted since this was last set to 0."""
+        """Connections that were not admitted; the server resets it after logging."""
         self.lingering: set[Connection] = set()
         self.pipelining: set[Connection] = set()
         self._peers: dict[str, _Peer] = {}
@@ -65,7 +58,7 @@ class ConnectionLimits:
         return len(self._admitted)
 
     def admit(self, connection: Connection, address: str) -> bool:
-        """Count a new connection, and tell whether it may stay."""
+        """Count a new connection; False if it must be refused."""
         peer = self._peers.setdefault(network_of(address), _Peer())
         if peer.connections >= self._most_of(address):
             oldest = next(iter(peer.idle), None)
@@ -83,26 +76,25 @@ class ConnectionLimits:
         return True
 
     def mark_busy(self, connection: Connection) -> None:
-        """Note that this connection has a whole request that is being served."""
+        """Exempt a connection with a complete request from eviction."""
         if (peer := self._admitted.get(connection)) is not None:
             self._idle.pop(connection, None)
             peer.idle.pop(connection, None)
 
     def mark_idle(self, connection: Connection) -> None:
-        """Note that this connection waits from now on for a request, or for the rest of one."""
+        """Make a connection that waits for a request, or for the rest of one, the last to be evicted."""
         if (peer := self._admitted.get(connection)) is not None:
             for idle in (self._idle, peer.idle):
                 idle[connection] = None
                 idle.move_to_end(connection)
 
     def release(self, connection: Connection) -> None:
-        """Forget a connection, whether it was admitted or not."""
         self.lingering.discard(connection)
         self.pipelining.discard(connection)
         self.mark_busy(connection)
         if (peer := self._admitted.pop(connection, None)) is not None:
             peer.connections -= 1
-            self._forget_peers()
+            self._drop_peers()
 
     def _most_of(self, address: str) -> int:
         return self.most if not address or is_loopback(address) else self.most_of_a_peer
@@ -112,14 +104,14 @@ class ConnectionLimits:
         peer.connections += 1
         self.mark_idle(connection)
 
-    def _forget_peers(self) -> None:
-        """Drop the peers that have no connection; now and then, since a peer that comes once comes again."""
+    def _drop_peers(self) -> None:
+        """Drop peers without connections, but not at once: most peers reconnect."""
         if len(self._peers) > 2 * self.most:
             self._peers = {network: peer for network, peer in self._peers.items() if peer.connections}
 
 
 def raise_descriptor_limit() -> None:
-    """Let the process have as many descriptors as it may; many systems give 1,024 unless it asks for more."""
+    """Raise the soft limit of file descriptors, which is 1,024 on many systems."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -127,12 +119,12 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def descriptor_limit() -> int:
-    """Return how many descriptors the process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, MOST_DESCRIPTORS)
-
-
 def connections_for(descriptors: int, *, wanted: int) -> int:
-    """Return how many connections there may be, so that descriptors are left for everything else."""
+    """Return the maximum of connections that leaves the reserved descriptors free."""
     return max(LEAST_CONNECTIONS, min(wanted, descriptors - RESERVED_DESCRIPTORS))
+
+
+def allowed_connections(wanted: int) -> int:
+    """Return how many of the wanted connections the limit of file descriptors allows."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return connections_for(MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft, wanted=wanted)

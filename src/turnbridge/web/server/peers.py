@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and under which name it reached the gateway."""
+"""The address of a peer, and the host name under which it reached the gateway."""
 
 from collections.abc import Container
 from functools import lru_cache
@@ -6,24 +6,23 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 from starlette.types import Scope
 
-from turnbridge.web.http import header_value, header_values
+from turnbridge.web.http import header_values
 
-REMEMBERED = 4096
-"""Addresses and host names whose meaning is kept: as many as there are connections."""
-
+# Parsed addresses and host names: as many as there are connections.
+CACHE_SIZE = 4096
+# The smallest network that an IPv6 customer gets: one peer may use all of its addresses.
 IPV6_NETWORK_BITS = 64
-"""What one IPv6 customer has at least: whoever has one address of it has all of them."""
 
 
 def address_of(scope: Scope) -> str:
-    """Return the address of a request's peer; nothing if it has none, as on a Unix socket."""
+    """Return the address of a request's peer; empty on a Unix socket."""
     client: tuple[str, int] | None = scope.get("client")
     return client[0] if client else ""
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHE_SIZE)
 def network_of(address: str) -> str:
-    """Return what limits per peer count for: an IPv4 address, or the network that an IPv6 customer has."""
+    """Return the unit that limits per peer count: an IPv4 address, or the network of an IPv6 customer."""
     match _parsed(address):
         case IPv6Address() as found:
             return str(IPv6Network((found, IPV6_NETWORK_BITS), strict=False))
@@ -33,31 +32,25 @@ def network_of(address: str) -> str:
             return str(found)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHE_SIZE)
 def is_loopback(address: str) -> bool:
-    """Tell whether an address is of this machine alone."""
     found = _parsed(address)
     return found is not None and found.is_loopback
 
 
 def names_us(scope: Scope, names: Container[str]) -> bool:
-    """Tell whether the Host header is an address, `localhost`, one of `names`, or missing.
+    """Tell whether the Host header is missing, an IP address, `localhost`, or one of `names`.
 
-    A web page whose name resolves to our address (DNS rebinding) has a Host that is a name, and no other.
+    Under DNS rebinding, a web page's own host name resolves to our address, and stands in the Host header.
     """
-    if header_value(scope, b"host") is None:
-        return True
-    host = _host(scope)
-    return host is not None and (_is_localhost(host) or host in names or _parsed(host) is not None)
+    hosts = [_without_port(value) for value in header_values(scope, b"host")]
+    if len(hosts) != 1:
+        return not hosts
+    (host,) = hosts
+    return host == "localhost" or host.endswith(".localhost") or host in names or _parsed(host) is not None
 
 
-def _host(scope: Scope) -> str | None:
-    """Return the host that a request names, without its port; nothing unless there is just one."""
-    values = header_values(scope, b"host")
-    return _without_port(values[0]) if len(values) == 1 else None
-
-
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHE_SIZE)
 def _without_port(value: bytes) -> str:
     text = value.decode("latin-1").strip().lower()
     if text.startswith("["):
@@ -65,15 +58,11 @@ def _without_port(value: bytes) -> str:
     return text.partition(":")[0].removesuffix(".")
 
 
-def _is_localhost(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost")
-
-
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
         found = ip_address(address)
     except ValueError:
         return None
-    # A socket that listens on both families shows 127.0.0.1 as ::ffff:127.0.0.1.
+    # A dual-stack socket shows 127.0.0.1 as ::ffff:127.0.0.1.
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return mapped or found
