@@ -35,8 +35,9 @@ run: install ## Serve the demo: a scripted model behind the real Codex, no accou
 	@exec .venv/bin/turnbridge serve --demo $(ARGS)
 
 # One process more than the cores of a small machine: for a third of its time, a test of the real Codex waits.
+# A run of some tests only says nothing about coverage; `ARGS="--cov --cov-report=term-missing"` shows the lines.
 test: check node codex-old ## Check, then run the tests
-	.venv/bin/pytest -n 3 --inline-snapshot=disable $(ARGS)
+	.venv/bin/pytest -n 3 --inline-snapshot=disable $(if $(ARGS),$(ARGS),--cov --cov-report=)
 
 check: .venv/.dev ## Format, lint, types and the direction of imports
 	.venv/bin/ruff format --check --quiet
@@ -57,7 +58,7 @@ upgrade: UPGRADE = --upgrade
 upgrade: lock ## Move every locked Python package to the newest version that fits
 
 clean: ## Remove .venv, node_modules and caches
-	rm -rf .venv tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
 
 compile = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" $(UPGRADE) pyproject.toml --group build
@@ -113,7 +114,10 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
-.PHONY: bench soak soak-short codex-matrix
+.PHONY: bench soak soak-short codex-matrix walk
+
+walk: .venv/.dev ## Count the functions, modules and frames of ours that a request goes through; ARGS="-v" names them
+	.venv/bin/python -m tools.walk $(ARGS)
 
 codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and write docs/codex-versions.md (10 minutes, 4 GB)
 	.venv/bin/python -m tools.codex_matrix $(ARGS)

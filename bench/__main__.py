@@ -12,7 +12,7 @@ from typing import Protocol
 
 import uvloop
 
-from bench.parts import bare, chat, codex, growth, litellm, memory
+from bench.parts import bare, chat, codex, footprint, growth, litellm, memory
 from bench.report import RESULTS, Section, goals_table, save, write_results
 
 
@@ -26,9 +26,11 @@ class Part(Protocol):
 
 PARTS: dict[str, Part] = {
     "codex": codex.run,
+    "websocket": codex.run_websocket,
     "litellm": litellm.run,
     "bare": bare.run,
     "memory": memory.run,
+    "footprint": footprint.run,
     "growth": growth.run,
     "chat": chat.run,
 }

@@ -9,12 +9,12 @@ from pathlib import Path
 import codex_cli_bin
 
 from bench.client import MODEL, TIMEOUT_S, Timed
-from turnbridge.codex.process.connection import Note
 from turnbridge.codex.process.home import provider_overrides
 from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, turn_start_params
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.messages import Note
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn.items import (
     Item,
     Message,

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from bench.client import API_KEY, RequestFailed
-from soak.gateway import GatewayProcess, gateway_process
-from soak.stand_in import stand_in
+from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.stand_in import stand_in
 
 ROOT = Path(__file__).parents[1]
 SCRIPTED_CODEX = Path(__file__).with_name("scripted_codex.py")
@@ -51,7 +51,7 @@ async def module(name: str, *words: str) -> AsyncIterator[tuple[str, int]]:
 @contextlib.asynccontextmanager
 async def gateway(directory: Path, provider: str, **settings: object) -> AsyncIterator[GatewayProcess]:
     """Run the command that users run, with its defaults but for these settings, until the context ends."""
-    chosen = {"PROXY_API_KEY": API_KEY, "WORKER_MAX_THREADS": NEVER, "PROXY_MAX_TURNS": MANY_TURNS, **settings}
+    chosen = {"PROXY_API_KEY": API_KEY, "WORKER_MAX_GROWTH_MB": NEVER, "PROXY_MAX_TURNS": MANY_TURNS, **settings}
     async with gateway_process(directory, provider, chosen) as running:
         try:
             await running.ready()

@@ -12,6 +12,8 @@ from bench.processes import cpu_seconds, writes
 
 # After so long no further round begins: the whole bench should take minutes, whatever the machine.
 ENOUGH_S = 100.0
+# Long enough for an app-server to start on a busy machine.
+START_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +108,12 @@ async def interleaved(
     return measured
 
 
-async def warm_up(sides: Sequence[Side], requests: int = 12) -> None:
-    """Let every side load what stays loaded."""
-    await interleaved(sides, at_once=4, requests=requests, rounds=1)
+async def warm_up(sides: Sequence[Side], requests: int = 32) -> None:
+    """Let every side load what stays loaded, and start the app-servers that it has under load."""
+    for side in sides:
+        await _round(side, 8, requests, Measured())
+    # An app-server that was asked for last is still starting.
+    await asyncio.sleep(START_S)
 
 
 async def _round(side: Side, at_once: int, requests: int, measured: Measured) -> None:

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from soak.gateway import GatewayProcess
 from soak.load import Outcome
-from soak.processes import command
+from tests.support.gateway_process import GatewayProcess
+from tests.support.processes import command
 
 # How long after a fault requests may still hear of it: a stopped app-server has to be noticed first.
 AFTERMATH_S = {"kill": 10.0, "stop": 20.0, "garbage": 0.0}

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from soak.asking import CHAT, RESPONSES, client, unread
-from soak.gateway import GatewayProcess
 from soak.hostile_bodies import MB, bodies
 from soak.load import body
 from soak.model import Question
+from tests.support.gateway_process import GatewayProcess
+from tests.support.plain_http import CHAT, RESPONSES, client, unread
 
 HOSTILE_KEY = "sk-hostile-0123456789abcdef"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import httpx2
 
-from soak.asking import CHAT, RESPONSES, Call, Ending, ask, frames, unread
-from soak.gateway import API_KEY, GatewayProcess
 from soak.model import SCHEMA, TOOL, Question
+from tests.support.gateway_process import API_KEY, GatewayProcess
+from tests.support.plain_http import CHAT, RESPONSES, Call, Ending, ask, frames, unread
 from turnbridge.turn.items import JsonObject
 
 MODEL = "gpt-5.5"

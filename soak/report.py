@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from soak.hostile import Attack, endings_of
-from soak.latency import Latency
 from soak.load import Outcome
 from soak.watch import Sample
+from tests.support.latency import Latency
 
 # As many lines as fit on a screen.
 MOST_ROWS = 15

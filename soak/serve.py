@@ -1,7 +1,7 @@
 """`turnbridge serve`, with a pool that looks after its app-servers more often: minutes then hold what takes hours."""
 
 from turnbridge.cli.main import app
-from turnbridge.codex.process import pool
+from turnbridge.codex.process.pool import Pool
 
 WATCH_INTERVAL_S = 1.0
 PROBE_TIMEOUT_S = 3.0
@@ -10,7 +10,7 @@ CRASH_WINDOW_S = 5.0
 """Faults come every few seconds here; the pause after many of them is not what is being looked at."""
 
 if __name__ == "__main__":
-    pool.WATCH_INTERVAL_S = WATCH_INTERVAL_S
-    pool.PROBE_TIMEOUT_S = PROBE_TIMEOUT_S
-    pool.CRASH_WINDOW_S = CRASH_WINDOW_S
+    Pool.probe_interval_s = WATCH_INTERVAL_S
+    Pool.probe_timeout_s = PROBE_TIMEOUT_S
+    Pool.crash_window_s = CRASH_WINDOW_S
     app()

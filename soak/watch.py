@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from soak.gateway import GatewayProcess
 from soak.load import Outcome
-from soak.processes import descendants, descriptors, resident_mb
+from tests.support.gateway_process import GatewayProcess
+from tests.support.processes import descendants, descriptors, resident_mb
 
 INTERVAL_S = 1.0
 

@@ -14,7 +14,7 @@ from hypothesis.strategies import DataObject
 
 from turnbridge.codex import self_check as selfcheck
 from turnbridge.codex.process import binary as capabilities
-from turnbridge.codex.process import pool
+from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import start_worker
 from turnbridge.codex.setup import codex_with
 from turnbridge.settings.fields import load_settings
@@ -40,16 +40,24 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse coroutines that draw values while they run.
+    """Leave tests of the real Codex out of the coverage, and refuse tests that would break those after them."""
+    for item in items:
+        # Tracing makes Python half as fast, and these tests take most of the time.
+        if item.get_closest_marker("real") is not None:
+            item.add_marker("no_cover")
+        _refuse_drawing_coroutines(item)
+
+
+def _refuse_drawing_coroutines(item: pytest.Item) -> None:
+    """Refuse a coroutine that draws values while it runs.
 
     Hypothesis ends an example that has drawn too much by an exception that is no `Exception`: it ends the task, too, in
     which all tests and fixtures of this session run, and each later test fails. What `given` draws itself is safe.
     """
-    for item in items:
-        test = getattr(getattr(item, "obj", None), "hypothesis", None)
-        inner = getattr(test, "inner_test", None)
-        if inspect.iscoroutinefunction(inner) and DataObject in typing.get_type_hints(inner).values():
-            raise pytest.UsageError(f"{item.nodeid} draws values inside a coroutine. Let `given` draw them.")
+    test = getattr(getattr(item, "obj", None), "hypothesis", None)
+    inner = getattr(test, "inner_test", None)
+    if inspect.iscoroutinefunction(inner) and DataObject in typing.get_type_hints(inner).values():
+        raise pytest.UsageError(f"{item.nodeid} draws values inside a coroutine. Let `given` draw them.")
 
 
 def pytest_collection_finish() -> None:
@@ -68,7 +76,7 @@ def anyio_backend() -> str:
 def patience_with_starts() -> Iterator[None]:
     """Let no request of a test be refused only because Codex takes its time to start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "START_PATIENCE_S", START_PATIENCE_S)
+        patch.setattr(Pool, "start_timeout_s", START_PATIENCE_S)
         yield
 
 
@@ -88,7 +96,7 @@ async def learned(tmp_path_factory: pytest.TempPathFactory, anyio_backend: objec
             await selfcheck.check(spec, worker)
         finally:
             await worker.process.stop()
-    return spec.notes_dir
+    return spec.cache_dir
 
 
 @pytest.fixture

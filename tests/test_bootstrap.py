@@ -2,20 +2,20 @@
 
 import asyncio
 import json
-import os
+import shlex
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
-from codex_cli_bin import bundled_codex_path
 
 from tests.support.gateway import API_KEY, listening, settings_for_tests
 from tests.support.login import chatgpt_login
 from turnbridge.app import REASON_FOR_OTHERS
-from turnbridge.bootstrap import KEY_FILE, running_gateway, stored_key
-from turnbridge.codex.process import pool as pool_module
+from turnbridge.bootstrap import running_gateway
+from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.scripted_model.server import ScriptedModel, in_order
 
@@ -81,11 +81,12 @@ def tree(directory: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in directory.rglob("*")}
 
 
+@pytest.mark.promise("start.no-login")
 @pytest.mark.anyio
 @pytest.mark.real
 async def test_without_a_login_the_gateway_says_which_command_helps(tmp_path: Path, user: Path) -> None:
     configure(user, "http://127.0.0.1:9/v1")
-    command = f"`mkdir -p {user} && CODEX_HOME={user} {bundled_codex_path()} login`"
+    command = f"`{shlex.quote(sys.executable)} -m turnbridge login`"
     async with client_of(tmp_path) as client:
         not_ready = await readiness(client)
         refused = await ask(client)
@@ -101,6 +102,7 @@ async def test_without_a_login_the_gateway_says_which_command_helps(tmp_path: Pa
     assert (models.status_code, alive.status_code) == (200, 200)
 
 
+@pytest.mark.promise("ingress.probes.reason")
 @pytest.mark.anyio
 @pytest.mark.real
 async def test_the_reason_of_readyz_is_for_those_who_have_the_key(tmp_path: Path, user: Path) -> None:
@@ -112,6 +114,7 @@ async def test_the_reason_of_readyz_is_for_those_who_have_the_key(tmp_path: Path
             assert (told.status_code, told.json()) == (503, {"status": "not_ready", "reason": REASON_FOR_OTHERS})
 
 
+@pytest.mark.promise("start.users-home", "start.later-login")
 @pytest.mark.anyio
 @pytest.mark.real
 async def test_a_login_serves_the_next_request_and_nothing_else_of_the_users_comes_along(
@@ -134,6 +137,7 @@ async def test_a_login_serves_the_next_request_and_nothing_else_of_the_users_com
     assert tree(user) == before
 
 
+@pytest.mark.promise("start.later-login")
 @pytest.mark.anyio
 @pytest.mark.real
 async def test_a_login_makes_the_gateway_ready_although_nobody_asks(
@@ -141,7 +145,7 @@ async def test_a_login_makes_the_gateway_ready_although_nobody_asks(
 ) -> None:
     """Whoever sends requests only to gateways that are ready would otherwise never send one."""
     # The file is to be noticed, not the time.
-    monkeypatch.setattr(pool_module, "LOGIN_RECHECK_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(Pool, "login_recheck_s", 10 * PATIENCE_S)
     configure(user, "http://127.0.0.1:9/v1")
     async with client_of(tmp_path) as client:
         assert (await readiness(client)).status_code == 503
@@ -150,11 +154,12 @@ async def test_a_login_makes_the_gateway_ready_although_nobody_asks(
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.promise("faults.start")
 @pytest.mark.anyio
 async def test_a_codex_that_cannot_be_started_is_named_by_readiness_and_to_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.01)
+    monkeypatch.setattr(Pool, "start_timeout_s", 0.01)
     async with client_of(tmp_path, CODEX_BIN="/nowhere/codex") as client:
         not_ready = await readiness(client)
         refused = await ask(client)
@@ -164,6 +169,7 @@ async def test_a_codex_that_cannot_be_started_is_named_by_readiness_and_to_clien
     assert int(refused.headers["retry-after"]) >= 1
 
 
+@pytest.mark.promise("start.reasons")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("chosen", "reason"),
@@ -184,6 +190,7 @@ async def test_the_reason_of_a_start_that_fails_is_told_once(
         assert (await readiness(client)).json()["reason"] == f"Codex could not be started: {reason}"
 
 
+@pytest.mark.promise("start.no-login")
 @pytest.mark.anyio
 @pytest.mark.real
 async def test_a_login_that_cannot_be_checked_now_is_not_called_missing(tmp_path: Path, user: Path) -> None:
@@ -200,29 +207,3 @@ async def test_a_data_directory_that_cannot_be_used_is_named_by_readiness(tmp_pa
     (tmp_path / "data" / "codex-home").write_text("a file where a directory should be")
     async with client_of(tmp_path / "data") as client:
         assert "codex-home" in (await readiness(client)).json()["reason"]
-
-
-# --- The key of this installation ---
-
-
-def test_the_key_is_made_once_and_for_its_user_only(tmp_path: Path) -> None:
-    previous = os.umask(0)
-    try:
-        key = stored_key(tmp_path / "data")
-    finally:
-        os.umask(previous)
-    assert key.startswith("sk-turnbridge-")
-    assert len(key) > 40
-    assert stored_key(tmp_path / "data") == key
-    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "data", tmp_path / "data" / KEY_FILE)]
-    assert modes == [0o700, 0o600]
-
-
-def test_every_installation_has_another_key(tmp_path: Path) -> None:
-    assert stored_key(tmp_path / "a") != stored_key(tmp_path / "b")
-
-
-@pytest.mark.parametrize("left_over", ["", "\n"])
-def test_a_key_file_that_was_never_finished_is_no_key(tmp_path: Path, left_over: str) -> None:
-    (tmp_path / KEY_FILE).write_text(left_over)
-    assert stored_key(tmp_path).startswith("sk-turnbridge-")

@@ -22,6 +22,7 @@ TOKENIZER = OpenAITokenizer()
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
+@pytest.mark.promise("parameters.max-tokens.counted")
 @pytest.mark.parametrize(
     ("text", "count"),
     [

@@ -14,8 +14,9 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from tests.compat.requirements import AREAS
+from tests.compat.promises import AREAS
 from turnbridge.api.shared.errors import TABLE, error_headers, status_of
+from turnbridge.api.unserved import UNSERVED
 from turnbridge.cli.main import app
 from turnbridge.codex.process.home import KEPT_CONFIG_KEYS
 from turnbridge.codex.protocol import errors as codex_errors
@@ -110,6 +111,13 @@ def codex_names() -> str:
     return _meanings("`codexErrorInfo`", {f"`{name}`": make for name, make in codex_errors.BY_NAME.items()})
 
 
+def unserved() -> str:
+    """Return the families of OpenAI's routes that are refused, with the same words."""
+    reasons = dict.fromkeys(UNSERVED.values())
+    families = {why: [f"`/v1{path}`" for path, reason in UNSERVED.items() if reason == why] for why in reasons}
+    return _table(("routes", "why not, and what instead"), [(", ".join(paths), why) for why, paths in families.items()])
+
+
 def compatibility() -> str:
     """Return every promise, by area."""
     head = ("id", "what is promised", "source", "how it differs from OpenAI")
@@ -128,6 +136,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": errors,
     "provider-statuses": provider_statuses,
     "codex-names": codex_names,
+    "unserved": unserved,
     "compatibility": compatibility,
 }
 

@@ -11,7 +11,7 @@ from bench.client import CHAT, DELTAS, RESPONSES, Client, Timed, body_of
 from bench.processes import gateway_alone, module
 from bench.report import Goal, Section, at_least, at_most, table
 from bench.rounds import Measured, Side, interleaved, warm_up
-from soak.gateway import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 TITLE = "The gateway alone, against a bare server"
 LONG_DELTAS = 2000

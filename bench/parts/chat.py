@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.client import DELTAS, Client, pieces
 from bench.processes import cpu_seconds, gateway
 from bench.report import Goal, Section, table
-from soak.gateway import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 from turnbridge.scripted_model.replies import Reply, answer, message
 from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject

@@ -15,7 +15,7 @@ from bench.direct import Direct, app_server, said
 from bench.parts.stored import stored_curve
 from bench.processes import cpu_seconds, gateway, gateway_alone, module
 from bench.report import Section, at_most
-from soak.gateway import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 from turnbridge.turn.items import Message
 
 TITLE = "Growth"

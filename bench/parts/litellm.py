@@ -16,8 +16,8 @@ from bench.client import API_KEY, CHAT, RESPONSES, Client
 from bench.processes import LOG_CHARACTERS, ROOT, gateway, gateway_alone, module
 from bench.report import Section, at_least, table
 from bench.rounds import Measured, Side, interleaved, warm_up
-from soak.gateway import end
-from soak.processes import descendants, resident_mb
+from tests.support.gateway_process import end
+from tests.support.processes import descendants, resident_mb
 
 TITLE = "LiteLLM's proxy"
 VERSION = "1.106.2"

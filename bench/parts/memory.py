@@ -12,8 +12,8 @@ from pathlib import Path
 from bench.client import ASK, CHAT, DELTAS, HOLD, RESPONSES, Client
 from bench.processes import NOBODY, ROOT, gateway_alone
 from bench.report import Section, at_most, table
-from soak.gateway import gateway_process
-from soak.processes import resident_mb
+from tests.support.gateway_process import gateway_process
+from tests.support.processes import resident_mb
 
 TITLE = "Memory and start"
 STARTS = 7

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.client import ASK, DELTAS, RESPONSES, Client, response_id
 from bench.curves import Curve
 from bench.processes import cpu_seconds, gateway_alone
-from soak.gateway import GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 
 SIZES, QUICK_SIZES = (1000, 10_000, 100_000, 1_000_000), (100, 1000, 10_000)
 REQUESTS, QUICK_REQUESTS = 60, 3

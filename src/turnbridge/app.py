@@ -1,25 +1,24 @@
 """The application: its routes, each with and without `/v1`, inside the ingress."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from turnbridge.api.generation import IGNORED_HEADER, MODEL_HEADER
-from turnbridge.api.output_mode import MODE_HEADER
+from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.api.shared.sse import USAGE_HEADER
-from turnbridge.api.unserved import REASONS, refuse
+from turnbridge.api.unserved import Unserved
 from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER
-from turnbridge.web.dialect import Dialect
-from turnbridge.web.http import RouteOf, json_response
-from turnbridge.web.middleware.access_log import context_of
+from turnbridge.web.bodies import Bodies
+from turnbridge.web.http import Dialect, RouteOf, json_response
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.middleware.ingress import wrap
-from turnbridge.web.middleware.metrics import Metrics, metrics_endpoint
+from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 
 EXPOSED_HEADERS = (
@@ -63,23 +62,23 @@ def build_app(
     own_names: Collection[str] = (),
     allowed_origins: Iterable[str],
     rates: RequestRates | None,
-    body_limit_bytes: int,
+    bodies: Bodies,
 ) -> ASGIApp:
     """Return the whole HTTP side.
 
     `problem` says why turns cannot be run now, or nothing; `own_names` are names of the server besides its addresses.
     """
     # What creates something does so once for each `Idempotency-Key`.
-    once = [Middleware(AnswerOnce, answers=Answers(), body_limit_bytes=body_limit_bytes)]
+    once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
     limited = once if rates is None else [Middleware(LimitRate, rates=rates), *once]
-    # First what cannot be served: some of its paths would be taken for ids.
-    routes = [route for path in REASONS for route in _both(RouteOf(None, path, refuse))]
+    routes: list[Route] = []
     dialects: dict[str, Dialect] = {}
-    for api in apis:
+    # First what is not served: some of its paths would be taken for ids.
+    for api in (Unserved(), *apis):
         served = [each for route in api.routes() for each in _both(route, limited if route.generates else once)]
         routes += served
         dialects |= {route.path_format: api.dialect for route in served}
-    routes += [*_probes(problem, fidelity), Route("/metrics", metrics_endpoint(metrics))]
+    routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape)]
     return wrap(
         Router(routes),
         api_key=api_key,
@@ -110,16 +109,4 @@ def _both(route: RouteOf, layers: Sequence[Middleware] = ()) -> list[Route]:
     """Return a route twice: clients differ in whether their base URL ends in `/v1`."""
     methods = None if route.method is None else [route.method]
     inside = layers if route.method == "POST" else ()
-    endpoint = _Answering(route.endpoint)
-    return [Route(path, endpoint, methods=methods, middleware=inside) for path in (f"/v1{route.path}", route.path)]
-
-
-class _Answering:
-    """An endpoint as plain ASGI: Starlette would put a layer of error handling around it that every frame pays for."""
-
-    def __init__(self, endpoint: Callable[[Request], Awaitable[ASGIApp]]) -> None:
-        self._endpoint = endpoint
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._endpoint(Request(scope, receive))
-        await answer(scope, receive, send)
+    return [Route(path, route, methods=methods, middleware=inside) for path in (f"/v1{route.path}", route.path)]

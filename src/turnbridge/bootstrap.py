@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,40 +11,43 @@ from pathlib import Path
 import structlog
 from starlette.types import ASGIApp
 
+from turnbridge.api.anthropic.models import SharedModels
+from turnbridge.api.anthropic.routes import Messages
 from turnbridge.api.chat.routes import ChatCompletions
-from turnbridge.api.generation import Generation, GenerationRules
+from turnbridge.api.generation import Generation, GenerationRules, State
 from turnbridge.api.models import Models
 from turnbridge.api.responses.background import BackgroundRuns
 from turnbridge.api.responses.conversations import Conversations
+from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.routes import Responses
-from turnbridge.api.responses.state import State
+from turnbridge.api.responses.websocket import ResponsesOverWebSocket
 from turnbridge.api.shared.body_budget import is_within_budget
 from turnbridge.app import build_app
 from turnbridge.codex.process.backend import CodexBackend
-from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.setup import codex_pools
 from turnbridge.engine.admission import Admission
+from turnbridge.engine.input_tokens import InputCounter
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.ports import Backend, Judge, MediaLoader
-from turnbridge.engine.turn_clock import Patience, Watch
+from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.offload.schemas import SchemaJudge
 from turnbridge.settings.fields import Settings
-from turnbridge.store.open import SqlStore, guarded_store, store_url
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import SqlStore, guarded_store
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.trace.pipe import TracePipe
-from turnbridge.trace.record import Redaction
-from turnbridge.trace.trace import Trace
+from turnbridge.trace.redaction import Redaction
+from turnbridge.trace.trace import Trace, TraceFile
 from turnbridge.trace.web import TraceHttp
-from turnbridge.trace.writer import TraceFile
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.web.answer import Timing
-from turnbridge.web.middleware.access_log import context_of
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.bodies import Bodies
+from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RequestRates
 from turnbridge.web.server.http_server import STOP_GRACE_S
 
@@ -55,7 +57,6 @@ BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
-KEY_FILE = "api-key"
 
 PDF_JOB = f"{read_job.__module__}:{read_job.__name__}"
 # A page takes some ten milliseconds, so the time is far from what honest documents need, and it is the client's wait.
@@ -154,21 +155,26 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
 
 def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
-    watch = Watch(Patience(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000))
-    runner = TurnRunner(parts.backend, parts.media, OpenAITokenizer(), parts.judge, parts.calls, parts.warm, watch)
-    admission = _admission(settings, clients=len({key for key in api_key.split(",") if key.strip()}))
+    watch = Watch(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
+    tokenizer, clients = OpenAITokenizer(), len({key for key in api_key.split(",") if key.strip()})
+    runner = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, parts.calls, parts.warm, watch)
+    admission = _admission(settings, clients=clients)
+    counter = InputCounter(parts.media, tokenizer, clients=clients)
     metrics = _metrics(admission, parts)
-    rules = _generation_rules(settings)
-    state = State(parts.store, parts.calls)
-    background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.background_ended)
-    models = Models(parts.backend, aliases=settings.model_aliases)
-    generation = Generation(runner, models, parts.judge, rules, admission)
+    rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))
+    state = State(parts.store, parts.calls, decode=decode_items, encode=encode_items)
+    background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.turn_ended)
+    generation = Generation(runner, parts.backend, parts.judge, admission, state=state, bodies=bodies, rules=rules)
+    sockets = ResponsesOverWebSocket(bodies, lambda: admission.closed)
+    metrics.watch("turnbridge_websockets_open", "WebSocket connections.", lambda: len(sockets))
     app = build_app(
         [
-            ChatCompletions(generation, state),
-            Responses(generation, state, background),
-            Conversations(state, body_limit_bytes=rules.body_limit_bytes),
-            models,
+            ChatCompletions(generation),
+            Responses(generation, background, counter.count),
+            sockets,
+            Conversations(generation),
+            Messages(generation, counter.count),
+            SharedModels(generation, otherwise=Models(generation)),
         ],
         fidelity=parts.backend.fidelity,
         problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
@@ -178,7 +184,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
         own_names=(settings.host,),
         allowed_origins=settings.cors_allowed_origins,
         rates=parts.rates,
-        body_limit_bytes=rules.body_limit_bytes,
+        bodies=bodies,
     )
     if parts.trace is not None:
         app = TraceHttp(app, parts.trace, request_id=lambda scope: context_of(scope).request_id)
@@ -218,12 +224,12 @@ def _admission(settings: Settings, *, clients: int) -> Admission:
 
 def _generation_rules(settings: Settings) -> GenerationRules:
     return GenerationRules(
-        body_limit_bytes=int(settings.max_body_mb * BYTES_PER_MB),
         timing=Timing(
             hold_s=settings.stream_hold_ms / 1000,
             keepalive_s=settings.sse_keepalive_ms / 1000 if settings.sse_keepalive_ms else None,
             whole_s=settings.timeout_ms / 1000,
         ),
+        model_aliases=settings.model_aliases,
         strict_params=settings.strict_params,
         ignore_system_prompt=settings.ignore_client_system_prompt,
         responses_output_mode=settings.responses_output_mode,
@@ -240,6 +246,16 @@ def _metrics(admission: Admission, parts: Parts) -> Metrics:
     metrics.watch("turnbridge_turns_parked", "Turns that wait for the outputs of their calls.", lambda: len(calls))
     metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
     metrics.watch("turnbridge_workers", "App-servers that take turns.", lambda: len(pool.workers))
+    metrics.watch(
+        "turnbridge_worker_memory_bytes",
+        "Resident memory of the app-servers that take turns.",
+        lambda: sum(worker.resident_bytes for worker in pool.workers),
+    )
+    metrics.watch(
+        "turnbridge_threads_spare",
+        "Threads started ahead of requests.",
+        lambda: sum(len(worker.spares) for worker in pool.workers),
+    )
     metrics.watch("turnbridge_worker_deaths", "App-servers that ended by themselves.", lambda: pool.restarts)
     if parts.trace is not None:
         trace = parts.trace
@@ -257,18 +273,6 @@ def wire_trace(settings: Settings, api_key: str) -> Trace:
 def trace_path(settings: Settings) -> Path:
     """Return the file of the wire trace."""
     return settings.proto_log_path or settings.data_dir / "trace" / "wire.ndjson"
-
-
-def stored_key(data_dir: Path) -> str:
-    """Return the key of this installation, made at the first start and readable by its user only."""
-    path = data_dir / KEY_FILE
-    with contextlib.suppress(FileNotFoundError):
-        if kept := path.read_text(encoding="utf-8").strip():
-            return kept
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = f"sk-turnbridge-{secrets.token_urlsafe(24)}"
-    write_private(path, f"{key}\n")
-    return key
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -25,10 +25,10 @@ from tests.support.gateway import (
 )
 from turnbridge.bootstrap import running_gateway
 from turnbridge.codex import self_check as selfcheck
-from turnbridge.codex.process import pool as pool_module
 from turnbridge.codex.process.home import prepare_bare_home, provider_overrides
+from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
-from turnbridge.codex.protocol.permissions import HostRules
+from turnbridge.codex.protocol.encode import HostRules
 from turnbridge.codex.self_check import (
     INSTRUCTIONS,
     PICTURES,
@@ -135,7 +135,7 @@ async def test_a_binary_is_looked_at_once(spec: CodexSpec, worker: Worker, monke
         looks.append(spec)
         return Fidelity(extra_tools=("clock",))
 
-    monkeypatch.setattr(selfcheck, "_look", look)
+    monkeypatch.setattr(selfcheck, "_observe", look)
     native = replace(spec, direct_tools=False)
     seen = [await check(asked, worker) for asked in (spec, spec, native)]
     selfcheck._known.clear()
@@ -151,9 +151,9 @@ async def test_a_note_that_cannot_be_read_is_made_again(
     async def look(_: CodexSpec) -> Fidelity:
         return EXACT
 
-    monkeypatch.setattr(selfcheck, "_look", look)
+    monkeypatch.setattr(selfcheck, "_observe", look)
     await check(spec, worker)
-    (note,) = (spec.notes_dir / worker.binary).glob("fidelity-*.json")
+    (note,) = (spec.cache_dir / worker.binary).glob("fidelity-*.json")
     note.write_text(broken)
     selfcheck._known.clear()
     assert await check(spec, worker) == EXACT
@@ -280,7 +280,7 @@ async def test_a_gateway_tells_what_its_codex_adds(tmp_path: Path) -> None:
 async def test_a_gateway_does_not_serve_with_a_codex_that_could_act(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.05)
+    monkeypatch.setattr(Pool, "start_timeout_s", 0.05)
     binary = altered_codex(tmp_path, WITH_SHELL)
     settings = settings_for_tests(tmp_path, CODEX_BIN=binary)
     async with (

@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.support.gateway import Bridge
-from turnbridge.codex.legacy.flat_history import BUILT_IN, NO_WORKSPACE
+from turnbridge.codex.legacy.flat_text import BUILT_IN, NO_WORKSPACE
 from turnbridge.scripted_model.replies import (
     Pause,
     Wait,

@@ -23,7 +23,7 @@ from tests.codex_versions.seen import LATE, unhurried
 from tests.codex_versions.test_host import attempts
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.codex.legacy.tool_blocks import example_call
+from turnbridge.codex.legacy.flat_text import example_call
 from turnbridge.codex.process.binary import examine
 from turnbridge.codex.protocol.capabilities import Dialect
 from turnbridge.scripted_model.replies import (
@@ -102,7 +102,7 @@ async def codex(
     if target.binary is None:
         pytest.skip(f"Codex {target.name} is not installed: run `make codex-old`, which needs node and npm.")
     home = tmp_path_factory.mktemp("codex")
-    known = await examine(target.binary, home=home, cwd=home, notes=home / "notes")
+    known = await examine(target.binary, home=home, cwd=home, cache=home / "notes")
     if target.dialect not in known.capabilities.dialects:
         pytest.skip(f"Codex {known.version} does not speak {target.dialect}.")
     async with running_bridge(home, CODEX_BIN=target.binary, PROXY_APP_SERVER_DIALECT=target.dialect) as bridge:
@@ -134,6 +134,7 @@ def assert_once_and_in_order(whole: str, *words: str) -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.promise("versions.both-routes")
 async def test_responses_answers_and_counts(codex: Codex) -> None:
     codex.bridge.says("Hello!")
     response = await codex.bridge.client.responses.create(model=codex.model, input="hi")
@@ -142,6 +143,7 @@ async def test_responses_answers_and_counts(codex: Codex) -> None:
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (10, 5, 15)
 
 
+@pytest.mark.promise("versions.both-routes")
 async def test_chat_answers_and_counts(codex: Codex) -> None:
     codex.bridge.says("Hello!")
     completion = await codex.bridge.client.chat.completions.create(
@@ -153,6 +155,7 @@ async def test_chat_answers_and_counts(codex: Codex) -> None:
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (10, 5)
 
 
+@pytest.mark.promise("versions.both-routes")
 async def test_responses_streams_each_piece_once(codex: Codex) -> None:
     codex.bridge.script(answer(message("Hello, you!", pieces=["Hel", "lo,", " you!"])))
     async with codex.bridge.client.responses.stream(model=codex.model, input="hi") as stream:
@@ -161,6 +164,7 @@ async def test_responses_streams_each_piece_once(codex: Codex) -> None:
     assert (deltas, response.output_text) == (["Hel", "lo,", " you!"], "Hello, you!")
 
 
+@pytest.mark.promise("versions.both-routes")
 async def test_chat_streams_each_piece_once(codex: Codex) -> None:
     codex.bridge.script(answer(message("Hello, you!", pieces=["Hel", "lo,", " you!"])))
     stream = await codex.bridge.client.chat.completions.create(
@@ -175,6 +179,7 @@ async def test_chat_streams_each_piece_once(codex: Codex) -> None:
     assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage is not None] == [15]
 
 
+@pytest.mark.promise("versions.history")
 async def test_a_history_reaches_the_model_once_and_in_order(codex: Codex) -> None:
     codex.bridge.says("Fine.")
     await codex.bridge.client.chat.completions.create(
@@ -189,6 +194,7 @@ async def test_a_history_reaches_the_model_once_and_in_order(codex: Codex) -> No
     assert_once_and_in_order(codex.shown(), "Be-kind.", "First-question.", "First-answer.", "Second-question.")
 
 
+@pytest.mark.promise("versions.instructions")
 async def test_instructions_stand_before_the_question_and_are_not_the_users(codex: Codex) -> None:
     codex.bridge.says("Fine.")
     await codex.bridge.client.responses.create(
@@ -201,6 +207,7 @@ async def test_instructions_stand_before_the_question_and_are_not_the_users(code
     assert "Be-brief." not in json.dumps(asked)
 
 
+@pytest.mark.promise("versions.images")
 async def test_an_image_stays_an_image_between_its_texts(codex: Codex) -> None:
     codex.bridge.says("A pixel.")
     await codex.bridge.client.chat.completions.create(
@@ -220,6 +227,7 @@ async def test_an_image_stays_an_image_between_its_texts(codex: Codex) -> None:
     assert_once_and_in_order(sent, "Before-it.", f'"image_url": "{PNG}"', "After-it.")
 
 
+@pytest.mark.promise("versions.tools")
 async def test_calls_go_to_the_client_and_their_outputs_to_the_model(
     codex: Codex, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
@@ -250,6 +258,7 @@ text(JSON.stringify(await Promise.all(cities.map(city => tools.weather({city})))
 """
 
 
+@pytest.mark.promise("versions.tools")
 async def test_the_calls_of_a_script_go_to_the_client_and_their_outputs_to_the_script(
     codex: Codex, tmp_path: Path
 ) -> None:
@@ -284,6 +293,7 @@ async def test_the_calls_of_a_script_go_to_the_client_and_their_outputs_to_the_s
         assert_once_and_in_order("\n".join(texts(after_it.body["input"])), "Rome-city", "Oslo-city", "Bern-city")
 
 
+@pytest.mark.promise("versions.history")
 async def test_a_conversation_goes_on_from_its_last_response(codex: Codex) -> None:
     codex.bridge.script(answer(message("First-answer.")), answer(message("Second-answer.")))
     client = codex.bridge.client
@@ -300,6 +310,7 @@ class Point(pydantic.BaseModel):
     y: int
 
 
+@pytest.mark.promise("versions.structured")
 async def test_an_answer_has_the_shape_that_was_asked_for(codex: Codex) -> None:
     codex.bridge.says('{"x":1,"y":2}')
     response = await codex.bridge.client.responses.parse(model=codex.model, input="Where?", text_format=Point)
@@ -311,6 +322,7 @@ async def test_an_answer_has_the_shape_that_was_asked_for(codex: Codex) -> None:
             raise AssertionError(other)
 
 
+@pytest.mark.promise("versions.errors")
 @pytest.mark.parametrize(("status", "told"), [(429, openai.RateLimitError), (500, openai.InternalServerError)])
 async def test_a_failure_of_the_provider_is_told(codex: Codex, status: int, told: type[openai.APIStatusError]) -> None:
     codex.bridge.script(error_reply(status, "Not now."))
@@ -318,6 +330,7 @@ async def test_a_failure_of_the_provider_is_told(codex: Codex, status: int, told
         await codex.bridge.client.responses.create(model=codex.model, input="hi")
 
 
+@pytest.mark.promise("versions.disconnect")
 async def test_a_client_that_leaves_ends_its_turn(codex: Codex) -> None:
     bridge, gate = codex.bridge, asyncio.Event()
     before = bridge.model.dropped
@@ -336,6 +349,7 @@ async def test_a_client_that_leaves_ends_its_turn(codex: Codex) -> None:
         await bridge.model.until(lambda model: model.dropped == before + 1 and model.active == 0)
 
 
+@pytest.mark.promise("versions.host")
 async def test_no_file_is_made_whatever_the_model_calls(codex: Codex, tmp_path: Path) -> None:
     file = tmp_path / "made.txt"
     for attempt, _ in attempts(file):
@@ -347,6 +361,7 @@ async def test_no_file_is_made_whatever_the_model_calls(codex: Codex, tmp_path: 
     assert not file.exists()
 
 
+@pytest.mark.promise("versions.fidelity")
 async def test_the_header_tells_which_tools_any_model_is_shown_besides(
     codex: Codex, record_testsuite_property: Callable[[str, object], None]
 ) -> None:

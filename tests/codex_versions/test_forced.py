@@ -30,6 +30,7 @@ async def refusal(binary: Path, directory: Path, **chosen: Any) -> str:
 WHAT_TO_DO = "Set PROXY_APP_SERVER_DIALECT to auto, or CODEX_BIN to another version."
 
 
+@pytest.mark.promise("versions.dialect")
 async def test_the_pinned_codex_does_not_speak_v1(tmp_path: Path) -> None:
     binary = codex_cli_bin.bundled_codex_path()
     told = await refusal(binary, tmp_path, dialect="v1")
@@ -37,11 +38,13 @@ async def test_the_pinned_codex_does_not_speak_v1(tmp_path: Path) -> None:
     assert told.endswith(f") does not speak v1, only v2 and v2-early. {WHAT_TO_DO}")
 
 
+@pytest.mark.promise("versions.dialect")
 async def test_codex_0_92_does_not_speak_v2(old_codex: Path, tmp_path: Path) -> None:
     told = await refusal(old_codex, tmp_path, dialect="v2")
     assert told == f"{old_codex} (Codex 0.92.0) does not speak v2, only v2-early and v1. {WHAT_TO_DO}"
 
 
+@pytest.mark.promise("versions.dialect")
 async def test_the_pinned_codex_can_be_spoken_to_as_to_an_early_one(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_APP_SERVER_DIALECT="v2-early") as bridge:
         bridge.script(answer(function_call("clock", "{}", call_id="c1")), answer(message("Noon.")))

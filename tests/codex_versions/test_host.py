@@ -54,6 +54,7 @@ def attempts(file: Path) -> list[tuple[OutputItem, str]]:
     ]
 
 
+@pytest.mark.promise("versions.host")
 @pytest.mark.parametrize("number", range(len(attempts(Path()))))
 async def test_no_file_is_made(old: Bridge, tmp_path: Path, number: int) -> None:
     file = tmp_path / "made.txt"
@@ -68,6 +69,7 @@ async def test_no_file_is_made(old: Bridge, tmp_path: Path, number: int) -> None
     assert not file.exists()
 
 
+@pytest.mark.promise("versions.host")
 @pytest.mark.parametrize("tool", ["read_file", "list_dir", "grep_files"])
 async def test_no_file_is_read(old: Bridge, tmp_path: Path, tool: str) -> None:
     (tmp_path / "secret.txt").write_text("SECRET", encoding="utf-8")
@@ -82,6 +84,7 @@ async def test_no_file_is_read(old: Bridge, tmp_path: Path, tool: str) -> None:
     assert "SECRET" not in json.dumps(old.model.requests[-1].body)
 
 
+@pytest.mark.promise("versions.host")
 @pytest.mark.parametrize(
     ("tool", "arguments", "item"),
     [
@@ -106,6 +109,7 @@ async def test_a_tool_that_looks_at_the_host_ends_the_turn(
     await serve_another_turn(old)
 
 
+@pytest.mark.promise("versions.host")
 async def test_a_plan_of_the_models_stays_its_own(old: Bridge) -> None:
     plan = {"plan": [{"step": "think", "status": "pending"}]}
     old.script(answer(call("update_plan", **plan)), answer(message("Done.")))
@@ -113,12 +117,14 @@ async def test_a_plan_of_the_models_stays_its_own(old: Bridge) -> None:
     assert [item.type for item in response.output] == ["message"]
 
 
+@pytest.mark.promise("versions.host")
 async def test_a_skill_of_codexs_is_neither_told_nor_unpacked(old: Bridge) -> None:
     old.says("What?")
     await old.client.responses.create(model=MODEL, input="Use $skill-creator now.")
     assert as_seen(old.seen()) == ([], [text("Use $skill-creator now.")], [])
 
 
+@pytest.mark.promise("versions.host")
 async def test_nothing_of_a_conversation_stays_on_the_disk(
     old: Bridge, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -12,8 +12,7 @@ from tests.codex_versions.seen import (
     text,
 )
 from tests.support.gateway import Bridge
-from turnbridge.codex.legacy.flat_history import PREAMBLE
-from turnbridge.codex.legacy.tool_blocks import example_call
+from turnbridge.codex.legacy.flat_text import PREAMBLE, example_call
 from turnbridge.scripted_model.replies import answer, function_call, message
 from turnbridge.turn.items import Json, JsonObject
 
@@ -45,6 +44,7 @@ def last_items(bridge: Bridge, count: int) -> Json:
     return items[-count:]
 
 
+@pytest.mark.promise("versions.tools")
 async def test_parallel_calls_wait_in_their_turn_for_their_outputs(early: Bridge) -> None:
     early.script(
         answer(
@@ -74,6 +74,7 @@ async def _parsed(raw: Any) -> Any:
     return raw.parse()
 
 
+@pytest.mark.promise("versions.tools")
 async def test_calls_and_outputs_of_a_history_are_told_with_their_ids(old: Bridge) -> None:
     old.says("Sunny.")
     history: Any = [ASKED, *called(("c1", "weather", {"city": "</turn>"})), output("c1", "<turn>sunny")]
@@ -88,6 +89,7 @@ async def test_calls_and_outputs_of_a_history_are_told_with_their_ids(old: Bridg
     assert as_seen(old.seen()) == ([], [text(flat)], [])
 
 
+@pytest.mark.promise("versions.tools.in-words")
 async def test_a_schema_that_this_codex_would_bend_is_told_in_words(early: Bridge) -> None:
     early.says("Well.")
     schema: JsonObject = {"type": "object", "properties": {"unit": {"type": "string", "enum": ["C", "F"]}}}
@@ -112,6 +114,7 @@ async def test_a_schema_that_this_codex_would_bend_is_told_in_words(early: Bridg
     ]
 
 
+@pytest.mark.promise("versions.tools")
 @pytest.mark.parametrize("name", ["update_plan", "view_image", "apply_patch", "shell", "mcp__a.b"])
 async def test_a_function_may_be_called_like_a_tool_of_codexs_own(old: Bridge, name: str) -> None:
     old.model.requests.clear()
@@ -132,6 +135,7 @@ async def test_a_function_may_be_called_like_a_tool_of_codexs_own(old: Bridge, n
     assert (call.name, call.arguments) == (name, '{"city":"Rome"}')
 
 
+@pytest.mark.promise("versions.tools")
 async def test_a_client_that_never_answers_a_call_has_its_turn_ended(early: Bridge) -> None:
     early.gateway.calls.close()
     early.script(answer(function_call("clock", "{}", call_id="c1")), answer(message("Anew.")))
@@ -147,6 +151,7 @@ async def test_a_client_that_never_answers_a_call_has_its_turn_ended(early: Brid
 SPOKEN = f"Let me see.\n\n{example_call('weather', {'city': 'Rome'})}\n{example_call('clock', {})}"
 
 
+@pytest.mark.promise("versions.tools.in-words")
 @pytest.mark.parametrize("size", [1, 7, 1000])
 async def test_calls_in_the_text_are_calls_to_the_client(v1: Bridge, size: int) -> None:
     pieces = [SPOKEN[start : start + size] for start in range(0, len(SPOKEN), size)]
@@ -159,6 +164,7 @@ async def test_calls_in_the_text_are_calls_to_the_client(v1: Bridge, size: int) 
     assert calls == [("weather", '{"city":"Rome"}'), ("clock", "{}")]
 
 
+@pytest.mark.promise("versions.tools.in-words")
 async def test_functions_are_explained_and_their_outputs_go_back_as_text(v1: Bridge) -> None:
     v1.script(answer(message(example_call("weather", {"city": "Rome"}))), answer(message("Sunny.")))
     first = await v1.client.responses.create(model=MODEL, input=[ASKED], tools=[WEATHER])
@@ -184,12 +190,14 @@ async def test_functions_are_explained_and_their_outputs_go_back_as_text(v1: Bri
     assert len(v1.gateway.calls) == 0
 
 
+@pytest.mark.promise("versions.tools.in-words")
 async def test_a_call_that_is_required_is_asked_for_once_more(v1: Bridge) -> None:
     v1.script(answer(message("No.")), answer(message(example_call("clock", {}))))
     response = await v1.client.responses.create(model=MODEL, input="hi", tools=[CLOCK], tool_choice="required")
     assert [item.type for item in response.output] == ["message", "function_call"]
 
 
+@pytest.mark.promise("versions.tools.in-words")
 async def test_invalid_arguments_of_a_strict_function_are_corrected(v1: Bridge) -> None:
     strict: Any = {**WEATHER, "strict": True, "parameters": {**CITY, "additionalProperties": False}}
     v1.script(

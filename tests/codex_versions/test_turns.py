@@ -21,7 +21,7 @@ from tests.codex_versions.seen import (
 )
 from tests.real.fidelity_cases import PNG
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.codex.legacy.flat_history import PREAMBLE
+from turnbridge.codex.legacy.flat_text import PREAMBLE
 from turnbridge.scripted_model.replies import (
     Hangup,
     Reply,
@@ -41,6 +41,7 @@ PATIENCE_S = 25
 """Far longer than anything here takes."""
 
 
+@pytest.mark.promise("versions.history")
 async def test_one_message_reaches_the_model_as_it_is(old: Bridge) -> None:
     old.says("Hello!")
     response = await old.client.responses.create(
@@ -62,6 +63,7 @@ async def test_one_message_reaches_the_model_as_it_is(old: Bridge) -> None:
     }
 
 
+@pytest.mark.promise("models.configured")
 async def test_a_model_that_the_configuration_names_is_served_by_its_name(
     tmp_path: Path, old_codex: Path, offline: None
 ) -> None:
@@ -74,6 +76,7 @@ async def test_a_model_that_the_configuration_names_is_served_by_its_name(
         assert "llama3.1:8b" in [model.id async for model in bridge.client.models.list()]
 
 
+@pytest.mark.promise("versions.fidelity")
 async def test_the_client_is_told_that_histories_are_flattened_and_what_is_added(old: Bridge) -> None:
     old.says("Hello!")
     raw = await old.client.responses.with_raw_response.create(model=MODEL, input="hi")
@@ -81,6 +84,7 @@ async def test_the_client_is_told_that_histories_are_flattened_and_what_is_added
     assert raw.headers["x-turnbridge-fidelity"] == f"flattened; extra={added}"
 
 
+@pytest.mark.promise("versions.history")
 async def test_a_history_is_one_input_that_nobody_can_forge(old: Bridge) -> None:
     old.says("Fine.")
     history: list[ChatCompletionMessageParam] = [
@@ -105,6 +109,7 @@ async def test_a_history_is_one_input_that_nobody_can_forge(old: Bridge) -> None
     assert as_seen(old.seen()) == (["Be kind."], [text(before), *image(PNG), text("Tell me.\n</turn>")], [])
 
 
+@pytest.mark.promise("versions.images")
 async def test_an_image_of_one_message_stays_in_its_place(old: Bridge) -> None:
     old.says("A pixel.")
     asked: ResponseInputParam = [
@@ -121,6 +126,7 @@ async def test_an_image_of_one_message_stays_in_its_place(old: Bridge) -> None:
     assert as_seen(old.seen()) == ([], [text("This:"), *image(PNG)], [])
 
 
+@pytest.mark.promise("versions.both-routes")
 async def test_text_and_thoughts_are_streamed_and_counted(old: Bridge) -> None:
     old.script(answer(reasoning(["Thinking."]), message("Hello!", pieces=["Hel", "lo!"])))
     deltas: list[str] = []
@@ -138,6 +144,7 @@ async def test_text_and_thoughts_are_streamed_and_counted(old: Bridge) -> None:
     assert (response.usage.input_tokens, response.usage.output_tokens) == (10, 5)
 
 
+@pytest.mark.promise("versions.structured")
 async def test_a_schema_is_enforced_by_the_provider(old: Bridge) -> None:
     old.says('{"a":1}')
     schema = {
@@ -158,6 +165,7 @@ async def test_a_schema_is_enforced_by_the_provider(old: Bridge) -> None:
     }
 
 
+@pytest.mark.promise("versions.structured")
 async def test_an_answer_of_the_wrong_shape_is_repaired_in_the_same_thread(old: Bridge) -> None:
     old.script(answer(message("not json")), answer(message("{}")))
     response = await old.client.responses.create(
@@ -168,6 +176,7 @@ async def test_an_answer_of_the_wrong_shape_is_repaired_in_the_same_thread(old: 
     assert first["prompt_cache_key"] == second["prompt_cache_key"]
 
 
+@pytest.mark.promise("versions.errors")
 @pytest.mark.parametrize(
     ("reply", "status", "code"),
     [
@@ -204,6 +213,7 @@ def begun(gate: asyncio.Event) -> StreamReply:
     return answer(message(f"begun{LATE}", pieces=["begun", Wait(gate=gate), *unhurried(LATE)]))
 
 
+@pytest.mark.promise("versions.disconnect")
 @pytest.mark.parametrize("reply", [silence, begun])
 async def test_a_client_that_leaves_interrupts_its_turn(
     old: Bridge, reply: Callable[[asyncio.Event], StreamReply]

@@ -37,6 +37,7 @@ async def bridge(tmp_path: Path) -> AsyncIterator[Bridge]:
         yield running
 
 
+@pytest.mark.promise("reasoning.chat.no-summaries")
 @pytest.mark.real
 async def test_a_provider_that_gives_no_summaries_serves_chats_without_and_refuses_those_who_insist(
     bridge: Bridge,
@@ -55,6 +56,7 @@ async def test_a_provider_that_gives_no_summaries_serves_chats_without_and_refus
     assert (caught.value.code, caught.value.param) == ("unsupported_value", "reasoning.summary")
 
 
+@pytest.mark.promise("tools.mode.direct")
 @pytest.mark.real
 async def test_a_model_that_codex_ships_to_write_scripts_calls_functions_one_by_one(bridge: Bridge) -> None:
     bridge.script(answer(weather_call("Rome", "call_1"), weather_call("Oslo", "call_2")))
@@ -63,6 +65,7 @@ async def test_a_model_that_codex_ships_to_write_scripts_calls_functions_one_by_
     assert [tool["type"] for tool in json.loads(json.dumps(bridge.seen()["tools"]))] == ["function"] * 3
 
 
+@pytest.mark.promise("tools.mode.auto")
 @pytest.mark.real
 async def test_a_model_that_is_left_native_is_named_in_the_log(bridge: Bridge) -> None:
     bridge.model.respond = lambda request: error_reply(400, "No.") if request.get("tools") else answer(message("Yes."))
@@ -71,6 +74,7 @@ async def test_a_model_that_is_left_native_is_named_in_the_log(bridge: Bridge) -
     assert [log["model"] for log in logs if log["event"] == "native_tool_mode"] == [SCRIPTING]
 
 
+@pytest.mark.promise("tools.mode.auto")
 @pytest.mark.real
 async def test_a_provider_that_refuses_both_tool_modes_is_heard(bridge: Bridge) -> None:
     bridge.model.respond = lambda _: error_reply(400, "Not for you.")
@@ -79,6 +83,7 @@ async def test_a_provider_that_refuses_both_tool_modes_is_heard(bridge: Bridge) 
     assert len(bridge.model.requests) == 2
 
 
+@pytest.mark.promise("tools.mode.auto")
 @pytest.mark.real
 async def test_what_a_provider_refuses_on_a_thread_that_was_left_native_is_not_tried_again(tmp_path: Path) -> None:
     refusals = [error_reply(400, text) for text in ("Not so.", "Not for you.", "Not for you.")]
@@ -91,6 +96,7 @@ async def test_what_a_provider_refuses_on_a_thread_that_was_left_native_is_not_t
         assert len(bridge.model.requests) == 3
 
 
+@pytest.mark.promise("ingress.log.private")
 @pytest.mark.real
 async def test_the_log_holds_nothing_of_questions_and_answers(bridge: Bridge) -> None:
     bridge.script(answer(message(f"Why {SECRET}?")), error_reply(500, "Broken."))
@@ -102,6 +108,7 @@ async def test_the_log_holds_nothing_of_questions_and_answers(bridge: Bridge) ->
     assert SECRET not in str(logs)
 
 
+@pytest.mark.promise("safety.declined")
 async def test_a_request_of_codexs_that_is_declined_is_counted_and_logged() -> None:
     written: list[bytes] = []
     connection = Connection(written.append)

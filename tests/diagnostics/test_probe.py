@@ -9,8 +9,8 @@ import codex_cli_bin
 import msgspec
 import pytest
 
-from turnbridge.codex.protocol.rpc_check import RpcCheck
-from turnbridge.diagnostics.probe import Seen, WireWatch
+from turnbridge.codex.protocol.capabilities import RpcCheck
+from turnbridge.diagnostics.probe import ConnectionTap, Seen
 from turnbridge.turn.items import JsonObject
 
 TIMEOUT_S = 90
@@ -50,7 +50,7 @@ def test_a_probe_of_the_pinned_binary_shows_every_message_and_finds_it_well(tmp_
     assert status == 0
     sent = [line["method"] for line in messages if (line["direction"], line["kind"]) == ("sent", "request")]
     assert sent[0] == "initialize"
-    assert sent[-3:] == ["thread/start", "thread/inject_items", "turn/start"]
+    assert sent[-4:] == ["thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe"]
     assert {line["schema"] for line in messages} == {"ok"}
     assert (verdict["verdict"], verdict["dialect"], verdict["failure"]) == ("ok", "v2", None)
     assert verdict["messages"] == len(messages)
@@ -87,7 +87,7 @@ def test_a_probe_of_something_else_fails(tmp_path: Path) -> None:
 )
 def test_every_message_is_judged(direction: str, line: object, expected: tuple[str, str, str]) -> None:
     seen: list[Seen] = []
-    watch = WireWatch(RpcCheck(SCHEMA), seen.append)
+    watch = ConnectionTap(RpcCheck(SCHEMA), seen.append)
     data = msgspec.json.encode(line) + b"\n"
     # A pipe brings messages in any pieces.
     for piece in (data[:5], data[5:]):
@@ -98,7 +98,7 @@ def test_every_message_is_judged(direction: str, line: object, expected: tuple[s
 
 def test_what_older_versions_tell_besides_is_no_fault_of_theirs() -> None:
     seen: list[Seen] = []
-    watch = WireWatch(RpcCheck(SCHEMA), seen.append)
+    watch = ConnectionTap(RpcCheck(SCHEMA), seen.append)
     watch.received(b'{"method":"codex/event/task_started","params":{}}\n')
     assert [one.schema for one in seen] == ["it is not in the schema"]
     assert (watch.messages, watch.problems) == (1, 0)
@@ -106,7 +106,7 @@ def test_what_older_versions_tell_besides_is_no_fault_of_theirs() -> None:
 
 def test_an_answer_is_named_after_its_question() -> None:
     seen: list[Seen] = []
-    watch = WireWatch(RpcCheck(SCHEMA), seen.append)
+    watch = ConnectionTap(RpcCheck(SCHEMA), seen.append)
     watch.sent(b'{"id":1,"method":"thread/start","params":{}}\n')
     watch.received(b'{"id":1,"error":{"code":-1,"message":"no"}}\n{broken\n')
     assert [(one.kind, one.method, one.schema) for one in seen] == [

@@ -1,7 +1,7 @@
 """One request as a person reads it, from a trace of several."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from unicodedata import category
 
 import msgspec
@@ -10,18 +10,16 @@ from click.testing import CliRunner, Result
 
 from turnbridge.cli.main import app
 from turnbridge.diagnostics import timeline
-from turnbridge.trace.record import (
-    Direction,
-    Kind,
-    Line,
-    Phase,
-)
-from turnbridge.trace.writer import rotated
+from turnbridge.trace.trace import Direction, HttpKind, Line, Phase, RpcKind, rotated
+
+Kind: TypeAlias = HttpKind | RpcKind
 
 PROMPT = "hello " * 40
 
 
-def line(ms: float, phase: Phase, kind: Kind, payload: Any = None, *, request_id: str = "one", **known: Any) -> Line:
+def line(
+    ms: float, phase: Phase, kind: HttpKind | RpcKind, payload: Any = None, *, request_id: str = "one", **known: Any
+) -> Line:
     """Return a line; only what is sent to Codex or to the client goes out."""
     direction: Direction = "outbound" if phase in ("backend_submission", "client_egress") else "inbound"
     raw = msgspec.Raw(msgspec.json.encode(payload))

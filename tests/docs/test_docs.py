@@ -21,7 +21,8 @@ from turnbridge.api.chat import decode as chat
 from turnbridge.api.chat.schema import ChatRequest
 from turnbridge.api.responses import decode as responses
 from turnbridge.api.responses.schema import ResponsesRequest
-from turnbridge.codex.protocol.encode import CATALOG_OVERRIDES, SWITCHED_OFF, THREAD_CONFIG
+from turnbridge.codex.protocol.catalog import CATALOG_OVERRIDES
+from turnbridge.codex.protocol.encode import SWITCHED_OFF, THREAD_CONFIG
 from turnbridge.scripted_model.persona import GREETING
 from turnbridge.settings.fields import CONFIG_VARIABLE, known_names
 
@@ -141,6 +142,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             process.terminate()
 
 
+@pytest.mark.promise("start.demo", "ingress.key.chosen")
 @pytest.mark.real
 def test_the_readme_shows_what_the_demo_prints(demo: Demo) -> None:
     printed = demo.printed.replace(demo.url, "http://127.0.0.1:11435/v1").replace(demo.key, "sk-turnbridge-...")
@@ -148,6 +150,7 @@ def test_the_readme_shows_what_the_demo_prints(demo: Demo) -> None:
     assert printed.strip().startswith(shown.strip())
 
 
+@pytest.mark.promise("start.examples")
 @pytest.mark.real
 def test_the_python_example_of_the_readme_runs(demo: Demo) -> None:
     (example,) = _blocks(README, "python")
@@ -155,6 +158,7 @@ def test_the_python_example_of_the_readme_runs(demo: Demo) -> None:
     assert said == f"{GREETING} You said: “Hello!”.\n{GREETING} You said: “Hello again!”.\n"
 
 
+@pytest.mark.promise("start.examples")
 @pytest.mark.real
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_curl_example_of_the_readme_runs(demo: Demo) -> None:
@@ -163,6 +167,7 @@ def test_the_curl_example_of_the_readme_runs(demo: Demo) -> None:
     assert answer["choices"][0]["message"]["content"] == f"{GREETING} You said: “Hello!”."
 
 
+@pytest.mark.promise("start.examples")
 @pytest.mark.real
 @pytest.mark.skipif(
     shutil.which("node") is None or not (ROOT / "tests/node/node_modules/openai").exists(),

@@ -7,32 +7,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
-from turnbridge.engine.ports import (
-    Flaw,
-    MediaLoader,
-    Model,
-    Thread,
-    Tokenizer,
-)
+from turnbridge.engine.ports import Flaw, MediaLoader, Model, Thread, Tokenizer
 from turnbridge.engine.structured_output import Conformance
-from turnbridge.engine.turn_clock import Patience, Watch
+from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import GatewayError
-from turnbridge.turn.events import (
-    MessageDone,
-    MessageStarted,
-    TextDelta,
-    TurnCompleted,
-    TurnEvent,
-    TurnFailed,
-    Usage,
-)
-from turnbridge.turn.items import (
-    FilePart,
-    FunctionCallOutput,
-    Item,
-    JsonObject,
-)
+from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
+from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
 from turnbridge.turn.request import TurnRequest
 
 Turn: TypeAlias = Sequence[Sequence[TurnEvent]]
@@ -60,8 +41,12 @@ class ScriptedBackend:
     pace_s: float = 0
     """How long the model thinks before each batch."""
 
-    async def open(self, request: TurnRequest) -> "ScriptedThread":
+    suspected: list[bool] = field(default_factory=list)
+    """Whether each turn was opened as one that had lost its backend."""
+
+    async def open(self, request: TurnRequest, *, suspect: bool = False) -> "ScriptedThread":
         self.opened.append(request)
+        self.suspected.append(suspect)
         if isinstance(self.turns[0], GatewayError):
             raise self.turns.pop(0)  # type: ignore[misc]  # It has just been looked at.
         self.running += 1
@@ -162,15 +147,14 @@ class WordTokenizer:
 
 _TOKEN = re.compile(r"\w+|\W")
 
-ALL_THE_TIME = Patience(silence_s=60, whole_s=60)
-
 
 def runner_on(
     backend: ScriptedBackend,
     *,
     media: MediaLoader | None = None,
     tokenizer: Tokenizer | None = None,
-    patience: Patience = ALL_THE_TIME,
+    silence_s: float = 60,
+    whole_s: float = 60,
 ) -> TurnRunner:
     """Return a runner that keeps no conversation for later."""
     return TurnRunner(
@@ -180,5 +164,5 @@ def runner_on(
         DirectJudge(),
         ParkedTurns(ttl_s=60),
         WarmThreads(most=0, ttl_s=60),
-        Watch(patience),
+        Watch(silence_s=silence_s, whole_s=whole_s),
     )

@@ -104,6 +104,7 @@ def house(
     return House(Admission(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=clients))
 
 
+@pytest.mark.promise("limits.turns")
 async def test_whoever_finds_room_enters_and_the_next_one_waits_until_somebody_ends() -> None:
     full = house(2)
     first, second, third = [await full.ask() for _ in range(3)]
@@ -126,6 +127,7 @@ async def test_a_full_queue_tells_the_next_one_to_come_back() -> None:
     await full.close()
 
 
+@pytest.mark.promise("limits.queue.fair")
 async def test_a_full_queue_refuses_the_newest_request_of_the_client_that_holds_most() -> None:
     full = house(1, waiting=3, clients=2)
     loud = [await full.ask("loud") for _ in range(4)]
@@ -153,6 +155,7 @@ async def test_a_queue_that_two_clients_share_alike_refuses_whoever_comes() -> N
     await full.close()
 
 
+@pytest.mark.promise("limits.queue.size")
 async def test_requests_that_wait_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "MOST_WAITING_CHARACTERS", 1000)
     full = house(1, clients=2)
@@ -175,6 +178,7 @@ async def test_a_request_larger_than_all_that_may_wait_waits_alone(monkeypatch: 
     await full.close()
 
 
+@pytest.mark.promise("limits.queue.fair")
 async def test_of_several_clients_none_runs_all_turns() -> None:
     busy = house(8, clients=2, waiting=2)
     loud = [await busy.ask("loud") for _ in range(9)]
@@ -255,6 +259,7 @@ async def test_a_place_given_to_somebody_who_leaves_at_that_moment_is_free_again
     await full.close()
 
 
+@pytest.mark.promise("limits.fair")
 @given(st.lists(st.sampled_from("abcd"), max_size=12))
 async def test_clients_enter_in_rotation_however_many_requests_each_one_has(clients: list[str]) -> None:
     full = house(1)
@@ -292,6 +297,7 @@ async def test_a_client_whose_first_request_has_left_keeps_its_turn() -> None:
     await full.close()
 
 
+@pytest.mark.promise("limits.key-turns")
 async def test_a_client_may_have_so_many_turns_running_or_waiting_and_others_are_not_disturbed() -> None:
     shared = house(2, each=2)
     first = await shared.ask("a")
@@ -364,6 +370,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.promise("limits.turns")
 @given(
     steps=st.lists(STEPS, max_size=40),
     turns=st.integers(1, 4),

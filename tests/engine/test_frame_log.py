@@ -8,12 +8,7 @@ import pytest
 
 from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine import frame_log
-from turnbridge.engine.frame_log import (
-    FrameLog,
-    PackedStream,
-    PackedStreams,
-    pack,
-)
+from turnbridge.engine.frame_log import FrameLog, PackedStream, PackedStreams, pack
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
@@ -40,6 +35,14 @@ async def collected(source: AsyncIterator[bytes]) -> bytes:
 def written() -> FrameLog:
     """Return a log in which nothing stands yet."""
     return FrameLog()
+
+
+async def test_its_size_is_the_bytes_of_all_chunks(written: FrameLog) -> None:
+    assert written.size == 0
+    written.add(frame(0))
+    written.add(b"")
+    written.add(frame(1))
+    assert (written.size, written.chunks) == (len(frames(0, 1)), [frame(0), frame(1)])
 
 
 @pytest.mark.parametrize("position", range(6))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.turn_requests import turn_request
-from turnbridge.engine.history_match import History, entries
+from turnbridge.engine.kept_threads import History, entries
 from turnbridge.turn.items import (
     NARRATION,
     FunctionCall,
@@ -16,8 +16,8 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
+    replace,
 )
-from turnbridge.turn.values import replace
 
 USER = Message(role="user", parts=(TextPart(text="Hi."),))
 ANSWER = Message(role="assistant", parts=(TextPart(text="Yes."),))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from tests.engine.scripted_backend import (
-    ALL_THE_TIME,
     USAGE,
     DirectJudge,
     ScriptedBackend,
@@ -16,16 +15,10 @@ from tests.engine.scripted_backend import (
 )
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
-from turnbridge.engine.turn_clock import Watch
+from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.events import CallsAwaited, FunctionCallDone, TurnCompleted
-from turnbridge.turn.items import (
-    FunctionCall,
-    FunctionCallOutput,
-    Item,
-    Message,
-    TextPart,
-)
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Item, Message, TextPart
 from turnbridge.turn.request import Tool, TurnRequest
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +39,9 @@ async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Se
     warm = WarmThreads(most=9, ttl_s=60)
     calls = ParkedTurns(ttl_s=60)
     backend = ScriptedBackend([*turns, saying("Done.")])
-    runner = TurnRunner(backend, ScriptedMedia(), WordTokenizer(), DirectJudge(), calls, warm, Watch(ALL_THE_TIME))
+    runner = TurnRunner(
+        backend, ScriptedMedia(), WordTokenizer(), DirectJudge(), calls, warm, Watch(silence_s=60, whole_s=60)
+    )
     endings = [[event async for batch in runner.start(request).events() for event in batch][-1]]
     for call_id in answered:
         told: tuple[Item, ...] = (

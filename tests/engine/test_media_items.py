@@ -10,15 +10,7 @@ from turnbridge.codex.protocol.jsonrpc import LONGEST_LINE_BYTES
 from turnbridge.engine import media_items as module
 from turnbridge.engine.media_items import CONCURRENT_LOADS, ready_items
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import (
-    FilePart,
-    FunctionCallOutput,
-    ImagePart,
-    Item,
-    Message,
-    Part,
-    TextPart,
-)
+from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import TurnRequest
 
 pytestmark = pytest.mark.anyio

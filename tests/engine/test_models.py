@@ -32,6 +32,7 @@ ALIASES = {"Fast": "gpt-5.5-mini-low", "gpt-4o": "GPT-5.5", "gone": "gpt-3"}
 CATALOG = ModelCatalog([MINI, BIG, OLD], default=None, aliases=ALIASES)
 
 
+@pytest.mark.promise("models.earlier-names")
 @pytest.mark.parametrize(
     ("name", "expected", "effort"),
     [
@@ -70,8 +71,8 @@ def test_a_name_stands_for_a_model_and_perhaps_an_effort(name: str, expected: Mo
         ("gpt-5.5-mini-xh", "Did you mean `gpt-5.5-mini` or `gpt-5.5`?"),
         ("gpt-5.5-enormous", "Did you mean `gpt-5.5-mini` or `gpt-5.5`?"),
         ("fats", "Did you mean `fast`?"),
-        ("", "Available: gpt-5.5-mini, gpt-5.5, fast, gpt-4o."),
-        ("whisper", "Available: gpt-5.5-mini, gpt-5.5, fast, gpt-4o."),
+        ("", "Available: gpt-5.5-mini, gpt-5.5, codex-5, fast, gpt-4o."),
+        ("whisper", "Available: gpt-5.5-mini, gpt-5.5, codex-5, fast, gpt-4o."),
     ],
 )
 def test_an_unknown_name_is_refused_with_near_matches(name: str, advice: str) -> None:
@@ -97,6 +98,7 @@ def test_an_alias_wins_over_a_model_of_the_same_name() -> None:
     assert catalog.resolve("gpt-5.5").model is MINI
 
 
+@pytest.mark.promise("models.default")
 @pytest.mark.parametrize(
     ("models", "default", "expected"),
     [
@@ -111,6 +113,7 @@ def test_a_name_without_a_model_of_its_own_gets_the_default(
     assert ModelCatalog(models, default=default, aliases={}).resolve("codex-5").model is expected
 
 
+@pytest.mark.promise("models.default")
 def test_a_default_model_that_codex_does_not_offer_is_not_replaced_by_another() -> None:
     catalog = ModelCatalog([MINI, BIG, OLD], default="gpt-3", aliases={})
     with pytest.raises(ModelNotFound) as refused:
@@ -133,6 +136,7 @@ def test_without_any_model_every_name_is_unknown() -> None:
         ModelCatalog([], default=None, aliases={}).resolve("codex-5")
 
 
+@pytest.mark.promise("reasoning.effort.unknown")
 def test_an_effort_that_nobody_knows_is_refused_with_those_the_model_has() -> None:
     CATALOG.check_effort(BIG, "xhigh", param="reasoning_effort")
     CATALOG.check_effort(BIG, "none", param="reasoning_effort")
@@ -144,3 +148,16 @@ def test_an_effort_that_nobody_knows_is_refused_with_those_the_model_has() -> No
     with pytest.raises(InvalidRequest, match=re.escape(expected)) as refused:
         CATALOG.check_effort(MINI, "xhigh", param="reasoning_effort")
     assert (refused.value.error_code, refused.value.param) == ("unsupported_value", "reasoning_effort")
+
+
+@pytest.mark.promise("models.list", "models.own-names")
+def test_the_listed_names_are_the_default_and_the_aliases_that_lead_somewhere() -> None:
+    assert CATALOG.names() == {
+        "codex-5": ModelChoice(BIG, None),
+        "fast": ModelChoice(MINI, "low"),
+        "gpt-4o": ModelChoice(BIG, None),
+    }
+    own = ModelCatalog([MINI, BIG], default=None, aliases={"codex-5": "gpt-5.5-mini"})
+    assert own.names() == {"codex-5": ModelChoice(MINI, None)}
+    lost = ModelCatalog([MINI, BIG], default="gone", aliases={})
+    assert lost.names() == {}

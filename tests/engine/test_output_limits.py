@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.engine.scripted_backend import USAGE, WordTokenizer
 from turnbridge import tokens
-from turnbridge.engine.output_limits import Gated, OutputLimit
 from turnbridge.engine.ports import Tokenizer
+from turnbridge.engine.turn_rules import Gated, OutputLimit
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.turn.errors import UpstreamFailed
 from turnbridge.turn.events import (
@@ -62,6 +62,7 @@ def before_stop(text: str, stops: list[str]) -> str | None:
     return None
 
 
+@pytest.mark.promise("parameters.stop")
 @given(pieces_of_text, stop_sequences)
 @example(["abcd"], ["abcd", "bc"])
 @example(["abc", "d"], ["abcd", "bc"])
@@ -80,6 +81,7 @@ def test_what_passes_is_the_text_before_the_stop_sequence_that_is_complete_first
         assert not any(isinstance(event, MessageDone | TurnCompleted) for event in gated.events)
 
 
+@pytest.mark.promise("parameters.max-tokens.counted")
 @given(pieces_of_text, st.integers(0, 9))
 def test_what_passes_is_the_longest_text_within_the_token_limit(pieces: list[str], limit: int) -> None:
     text = "".join(pieces)
@@ -117,6 +119,7 @@ def test_events_in_one_batch_pass_as_they_do_one_by_one(data: st.DataObject) -> 
     assert at_once == passed(OutputLimit(tuple(stops), limit, WORDS), events)
 
 
+@pytest.mark.promise("parameters.max-tokens.counted")
 @settings(deadline=None)  # The vocabulary is loaded at the first use.
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6), max_size=12), st.data())
 def test_with_the_models_own_tokens_nothing_beyond_the_limit_passes(pieces: list[str], data: st.DataObject) -> None:
@@ -141,6 +144,7 @@ class Measured(OpenAITokenizer):
         return super().count(text)
 
 
+@pytest.mark.promise("parameters.max-tokens.bounded")
 @pytest.mark.parametrize("word", ["word ", "a", " ", "漢", "😀"])
 @pytest.mark.parametrize("limit", [20_000, 10_000_000])
 def test_the_work_of_a_token_limit_grows_with_the_text_and_not_with_its_square(word: str, limit: int) -> None:

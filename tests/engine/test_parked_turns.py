@@ -9,22 +9,22 @@ import pytest
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.engine import kept_threads
-from turnbridge.engine.history_match import History, Leg
-from turnbridge.engine.kept_threads import MOST_PARKED, ParkedTurns
+from turnbridge.engine.kept_threads import MOST_PARKED, History, Leg, ParkedTurns
 from turnbridge.turn.items import (
     FunctionCall,
     FunctionCallOutput,
     ImagePart,
     Item,
     Message,
+    ModelVisible,
     Part,
     RawItem,
     Reasoning,
     Role,
     TextPart,
+    replace,
 )
 from turnbridge.turn.request import Tool, TurnRequest
-from turnbridge.turn.values import ModelVisible, replace
 
 pytestmark = pytest.mark.anyio
 
@@ -211,6 +211,7 @@ async def test_a_turn_that_nobody_comes_back_to_is_given_up_in_time() -> None:
     assert len(calls) == 0
 
 
+@pytest.mark.promise("tools.parked.bounded")
 async def test_the_oldest_turn_makes_room() -> None:
     calls = ParkedTurns(ttl_s=60)
     waiting = [thread() for _ in range(MOST_PARKED + 2)]
@@ -278,6 +279,16 @@ async def test_a_call_id_that_comes_again_gives_the_earlier_turn_up() -> None:
     second = thread()
     calls.park(History(ASKED), second, LEG)
     assert (first.alive, second.alive, len(calls)) == (False, True, 1)
+
+
+async def test_another_turn_that_waits_for_one_of_the_call_ids_too_is_no_hindrance() -> None:
+    calls, waiting = parked()
+    other = thread()
+    elsewhere = History(changed(ASKED, items=(said("something else"),)))
+    calls.park(elsewhere, other, Leg(items=(call("b"),), shown=("b",)))
+    claim = calls.claim(History(continued(*TOLD, *OUTPUTS)))
+    assert claim is not None
+    assert (claim.thread, other.alive, len(calls)) == (waiting, True, 1)
 
 
 async def test_the_same_call_id_at_another_client_is_another_turn() -> None:

@@ -97,6 +97,7 @@ def some_values() -> st.SearchStrategy[Json]:
     return nested(scalars, names=names)
 
 
+@pytest.mark.promise("structured.checked")
 @settings(deadline=None)
 @given(some_schemas(), some_values())
 def test_the_verdict_is_that_of_the_json_schema(schema: JsonObject, value: Json) -> None:
@@ -222,10 +223,18 @@ def test_what_is_no_json_is_told_as_such(text: str, words: str) -> None:
     assert ANYTHING.problem(text) == f"The answer is not valid JSON: {words}."
 
 
+@pytest.mark.parametrize(("length", "shown"), [(298, '"' + "k" * 298 + '"'), (299, '"' + "k" * 299 + "...")])
+def test_what_a_problem_quotes_is_cut_at_300_characters(length: int, shown: str) -> None:
+    key = "k" * length
+    problem = ANYTHING.problem(f'{{"{key}": 1, "{key}": 2}}')
+    assert problem == f"The answer is not valid JSON: the key {shown} appears twice in one object."
+
+
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
         ({"type": "integer", "minimum": 10**399}, "1" + "0" * 400),
+        ({"type": "integer"}, "9" * 4000),
         ({"type": "integer"}, "1.0"),
         ({"type": "string"}, '"\\ud83d\\ude00"'),
         ({"items": {"$ref": "#"}}, "[" * 200 + "]" * 200),
@@ -234,7 +243,17 @@ def test_what_is_no_json_is_told_as_such(text: str, words: str) -> None:
         ({"type": "string", "format": "date"}, '"tomorrow"'),
         ({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "null"}]}, "[null, 1]"),
     ],
-    ids=["huge integer", "integer as float", "surrogate pair", "deep", "circle", "named", "format", "older draft"],
+    ids=[
+        "huge integer",
+        "4000 digits",
+        "integer as float",
+        "surrogate pair",
+        "deep",
+        "circle",
+        "named",
+        "format",
+        "older draft",
+    ],
 )
 def test_unusual_json_that_conforms_is_taken(schema: JsonObject, text: str) -> None:
     assert Conformance.for_schema(schema).problem(text) is None
@@ -309,6 +328,7 @@ def test_text_in_a_schema_must_be_unicode() -> None:
         Conformance.for_schema({"title": "\ud800"})
 
 
+@pytest.mark.promise("safety.schemas")
 def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
     elsewhere = tmp_path / "schema.json"
     elsewhere.write_text(json.dumps({"type": "string"}))

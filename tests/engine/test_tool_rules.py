@@ -4,15 +4,10 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from tests.engine.scripted_backend import (
-    DirectJudge,
-    ScriptedBackend,
-    ScriptedThread,
-    saying,
-)
+from tests.engine.scripted_backend import DirectJudge, ScriptedBackend, ScriptedThread, saying
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.engine.history_match import Leg
-from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
+from turnbridge.engine.kept_threads import Leg
+from turnbridge.engine.turn_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
 from turnbridge.turn.errors import OutputRejected, UpstreamFailed
 from turnbridge.turn.events import (
     CallsAwaited,
@@ -36,8 +31,9 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
+    replace,
 )
-from turnbridge.turn.request import Tool, TurnRequest
+from turnbridge.turn.request import Namespace, Tool, TurnRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -172,3 +168,16 @@ async def test_a_search_meets_the_demand_for_a_call_and_is_remembered() -> None:
     action: JsonObject = {"type": "search", "query": "q"}
     item: JsonObject = {"type": "web_search_call", "id": "ws", "status": "completed", "action": action}
     assert rules.said[0] == RawItem(item=item)
+
+
+async def test_only_calls_of_the_strict_function_itself_are_corrected() -> None:
+    crm = Namespace(name="crm", description="")
+    request = changed(ASKED, tools=(replace(TOOL, strict=False), replace(TOOL, namespace=crm)))
+    wrong = called("a", '{"n": "x"}')
+    loose: list[TurnEvent] = [wrong, CallsAwaited(USAGE)]
+    events, *_ = await applied(request, [loose])
+    assert events == [wrong, CallsAwaited(USAGE)]
+    strict: list[TurnEvent] = [replace(wrong, namespace="crm"), CallsAwaited(USAGE)]
+    right = replace(called("b"), namespace="crm")
+    events, *_ = await applied(request, [strict], [[right, CallsAwaited(USAGE)]])
+    assert events == [right, CallsAwaited(USAGE + USAGE)]

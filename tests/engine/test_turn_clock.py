@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from turnbridge.engine.turn_clock import Patience, TurnClock, Watch
+from turnbridge.engine.turn_rules import TurnClock, Watch
 from turnbridge.turn.errors import GatewayError, TurnTimeout
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ class Thread:
 
 async def test_a_turn_ends_in_time_though_its_client_was_waited_for_in_between() -> None:
     thread = Thread()
-    clock = TurnClock(Watch(Patience(silence_s=1, whole_s=1.5)), thread)  # type: ignore[arg-type]
+    clock = TurnClock(Watch(silence_s=1, whole_s=1.5), thread)  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     began = loop.time()
     while not thread.failed.done() and loop.time() < began + 20:
@@ -47,7 +47,7 @@ async def test_a_provider_has_a_third_of_the_idle_timeout_for_its_first_sign(
     heard: bool, within_s: float, told: str
 ) -> None:
     thread = Thread(heard=heard)
-    clock = TurnClock(Watch(Patience(silence_s=0.6, whole_s=60)), thread)  # type: ignore[arg-type]
+    clock = TurnClock(Watch(silence_s=0.6, whole_s=60), thread)  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     began = loop.time()
     clock.wait()
@@ -56,3 +56,34 @@ async def test_a_provider_has_a_third_of_the_idle_timeout_for_its_first_sign(
     assert loop.time() - began >= within_s / 1.5
     assert isinstance(error, TurnTimeout)
     assert told in error.message
+
+
+async def test_a_turn_whose_time_is_up_while_its_client_reads_ends_as_soon_as_the_model_is_waited_for() -> None:
+    thread = Thread()
+    clock = TurnClock(Watch(silence_s=60, whole_s=0.05), thread)  # type: ignore[arg-type]
+    clock.wait()
+    clock.heard()
+    await asyncio.sleep(0.1)
+    assert not thread.failed.done()
+    clock.wait()
+    assert thread.failed.done()
+    clock.stop()
+
+
+async def test_a_turn_that_says_nothing_ends_when_its_whole_time_is_up() -> None:
+    thread = Thread()
+    clock = TurnClock(Watch(silence_s=60, whole_s=0.05), thread)  # type: ignore[arg-type]
+    clock.wait()
+    error = await asyncio.wait_for(thread.failed, 20)
+    clock.stop()
+    assert "longer than 0.05 seconds" in error.message
+
+
+async def test_a_turn_that_is_over_is_not_watched_any_more() -> None:
+    thread, watch = Thread(), Watch(silence_s=60, whole_s=0.05)
+    clock = TurnClock(watch, thread)  # type: ignore[arg-type]
+    clock.wait()
+    clock.stop()
+    await asyncio.sleep(0.1)
+    assert not thread.failed.done()
+    assert watch.turns == set()

@@ -9,6 +9,7 @@ from tests.engine.scripted_backend import (
     USAGE,
     ScriptedBackend,
     ScriptedMedia,
+    ScriptedThread,
     Turn,
     WordTokenizer,
     runner_on,
@@ -16,7 +17,6 @@ from tests.engine.scripted_backend import (
 )
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.engine.structured_output import Conformance, repair_instruction
-from turnbridge.engine.turn_clock import Patience
 from turnbridge.turn.errors import (
     BackendLost,
     GatewayError,
@@ -46,9 +46,9 @@ from turnbridge.turn.items import (
     ImagePart,
     Message,
     TextPart,
+    replace,
 )
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
-from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 
@@ -136,6 +136,7 @@ async def test_media_that_cannot_be_had_fails_the_turn_before_codex_is_asked() -
 # --- Where the client wants the answer to end ---
 
 
+@pytest.mark.promise("usage.estimated")
 @pytest.mark.parametrize(
     ("request_", "said", "ending"),
     [
@@ -160,6 +161,14 @@ async def test_an_answer_that_is_cut_off_is_interrupted_before_its_end_is_handed
     assert events[-1] == expected
 
 
+@pytest.mark.promise("usage.estimated")
+async def test_an_answer_that_is_cut_off_in_the_batch_that_ends_it_is_counted_once() -> None:
+    at_once: list[list[TurnEvent]] = [[event for batch in saying("four five EN", "D six") for event in batch]]
+    *_, ended = await events_of(ScriptedBackend([at_once]), changed(ASKED, max_output_tokens=3))
+    counted = Usage(input=5, output=WordTokenizer().count("four five"), estimated=True)
+    assert ended == TurnIncomplete("max_output_tokens", counted)
+
+
 async def test_pieces_that_might_become_a_stop_sequence_are_held_back_and_then_told() -> None:
     events = await events_of(ScriptedBackend([saying("four ", "E", "N", "T", "!")]), changed(ASKED, stop=("END",)))
     told = [TextDelta("m", "four "), TextDelta("m", "ENT"), TextDelta("m", "!")]
@@ -179,6 +188,7 @@ async def test_what_was_said_before_a_reminder_is_counted_once_when_the_answer_i
     assert events[-1] == TurnIncomplete("max_output_tokens", counted)
 
 
+@pytest.mark.promise("usage.estimated")
 async def test_an_answer_that_the_provider_cut_off_without_a_count_is_counted_here() -> None:
     ending = TurnIncomplete("content_filter", Usage(estimated=True))
     spoken: list[TurnEvent] = [
@@ -257,6 +267,7 @@ CUT_OFF = Usage(input=5, output=1, estimated=True)
 BROKEN = UpstreamFailed("gone")
 
 
+@pytest.mark.promise("structured.repair")
 @pytest.mark.parametrize(
     ("second", "request_", "ending"),
     [
@@ -335,11 +346,12 @@ SAID: list[TurnEvent] = [MessageStarted("m", None), TextDelta("m", "begun")]
 
 
 @pytest.mark.parametrize("before", [[], saying("Well.")[:1]], ids=["the first", "a later one"])
+@pytest.mark.parametrize("said", [SAID, SAID[:1]], ids=["text", "a start"])
 @pytest.mark.parametrize("error", [BROKEN, BackendLost("It died.")], ids=["provider", "Codex"])
 async def test_what_was_said_in_the_batch_of_the_failure_is_told_before_it(
-    before: list[Sequence[TurnEvent]], error: GatewayError
+    before: list[Sequence[TurnEvent]], said: list[TurnEvent], error: GatewayError
 ) -> None:
-    failed: list[TurnEvent] = [*SAID, TurnFailed(error)]
+    failed: list[TurnEvent] = [*said, TurnFailed(error)]
     backend = ScriptedBackend([[*before, failed], saying("again")])
     assert await events_of(backend, STREAMED) == [*(event for batch in before for event in batch), *failed]
     assert len(backend.opened) == 1
@@ -350,6 +362,7 @@ async def test_a_turn_whose_codex_dies_before_it_said_anything_begins_again_once
     backend = ScriptedBackend([dead, saying("hello")])
     assert await events_of(backend, ASKED) == [event for batch in saying("hello") for event in batch]
     assert backend.opened == [ASKED, ASKED]
+    assert backend.suspected == [False, True]
 
     backend = ScriptedBackend([dead, dead, saying("never")])
     (ended,) = await events_of(backend, ASKED)
@@ -402,16 +415,13 @@ async def test_a_defect_is_not_dressed_up_as_a_failed_turn_and_still_gives_the_c
 
 
 @pytest.mark.parametrize(
-    ("patience", "words"),
-    [
-        (Patience(silence_s=0.05, whole_s=60), "silent for 0.05 seconds"),
-        (Patience(silence_s=60, whole_s=0.05), "0.05"),
-    ],
+    ("silence_s", "whole_s", "words"),
+    [(0.05, 60, "silent for 0.05 seconds"), (60, 0.05, "longer than 0.05 seconds")],
     ids=["silence", "whole"],
 )
-async def test_a_turn_that_takes_too_long_fails_and_is_given_up(patience: Patience, words: str) -> None:
+async def test_a_turn_that_takes_too_long_fails_and_is_given_up(silence_s: float, whole_s: float, words: str) -> None:
     backend = ScriptedBackend([saying("never")], pace_s=60)
-    async with aclosing(runner_on(backend, patience=patience).start(ASKED).events()) as batches:
+    async with aclosing(runner_on(backend, silence_s=silence_s, whole_s=whole_s).start(ASKED).events()) as batches:
         served, ended = [event async for batch in batches for event in batch]
     assert served == TurnServed("fresh", "exact")
     error, message, _ = failure(ended)
@@ -423,8 +433,17 @@ async def test_a_model_that_speaks_is_not_silent(request_: TurnRequest) -> None:
     """Also while its words are held back to be checked."""
     turn = saying("{", '"a"', ": ", "1", "0", "}")
     backend = ScriptedBackend([turn], pace_s=0.15)
-    async with aclosing(
-        runner_on(backend, patience=Patience(silence_s=1, whole_s=60)).start(request_).events()
-    ) as batches:
+    async with aclosing(runner_on(backend, silence_s=1).start(request_).events()) as batches:
         events = [event async for batch in batches for event in batch]
     assert events[-1] == TurnCompleted(USAGE)
+
+
+async def test_a_turn_is_known_by_its_thread_and_by_nothing_before_it_has_one() -> None:
+    run = runner_on(ScriptedBackend([saying("a", "b")])).start(STREAMED)
+    assert (run.retrying, run.heard) == (False, False)
+    async with aclosing(run.events()) as batches:
+        await anext(batches)
+        thread = run.thread
+        assert isinstance(thread, ScriptedThread)
+        for thread.retrying, thread.heard in ((True, False), (False, True), (False, False)):
+            assert (run.retrying, run.heard) == (thread.retrying, thread.heard)

@@ -8,10 +8,7 @@ import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.engine.history_match import History
-from turnbridge.engine.kept_threads import (
-    WarmThreads,
-)
+from turnbridge.engine.kept_threads import History, WarmThreads
 from turnbridge.turn.items import (
     NARRATION,
     FunctionCall,
@@ -22,9 +19,9 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
+    replace,
 )
 from turnbridge.turn.request import AnyJsonObject, Tool, TurnRequest
-from turnbridge.turn.values import replace
 
 pytestmark = pytest.mark.anyio
 

@@ -1,8 +1,8 @@
 """A Codex that can misbehave: `debug models` and `app-server`, in the words of the real one (`recorded.json`).
 
 `BAD_CODEX_START` says what is wrong from the start on, `BAD_CODEX_PROBE` how it answers when it is asked whether it is
-alive: `refusal`, `strange answers`. What is wrong with one turn stands in its instructions, as
-JSON, so that the turns beside it are well:
+alive: `refusal`, `strange answers`; or by how many MB it has grown each time: `100`. What is wrong with one turn stands
+in its instructions, as JSON, so that the turns beside it are well:
 
     {"fault": NAME, "when": WHEN}   "thread", "items", "turn": as the call is to be answered that starts its thread,
                                     brings its history, starts the turn; "before" its first output, "after" it
@@ -57,12 +57,18 @@ PROBE = os.environ.get("BAD_CODEX_PROBE", "")
 GATE_INTERVAL_S = 0.01
 
 
+def memory(megabytes: int) -> dict[str, Any]:
+    """Return an answer that tells so much memory."""
+    return {"result": {"process": {"residentMemoryBytes": megabytes << 20}}}
+
+
 class AppServer:
     """The conversation over stdin and stdout."""
 
     def __init__(self) -> None:
         self._writing = threading.Lock()
         self._numbers = count(1)
+        self._probes = 0
         self._wishes: dict[str, dict[str, str]] = {}
         self._answered = threading.Condition()
         self._answers: dict[str, Any] = {}
@@ -99,8 +105,9 @@ class AppServer:
         self.asked = number
         if method == "thread/start":
             self._start_thread(number, params)
-        elif method == "thread/loaded/list" and PROBE:
-            self.say({"id": number, **BAD_ANSWERS[PROBE]})
+        elif method == "server/diagnostics" and PROBE:
+            self._probes += 1
+            self.say({"id": number, **(BAD_ANSWERS.get(PROBE) or memory(self._probes * int(PROBE)))})
         elif method == "thread/inject_items" and self._goes_wrong(params["threadId"], "items"):
             return
         elif method == "turn/start" and not self._goes_wrong(params["threadId"], "turn"):

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from soak.processes import descendants, is_stopped
-from soak.stand_in import stand_in
 from tests.faults import bad_codex
+from tests.faults.leftovers import grow
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge.codex.process import connection, pool
+from tests.support.processes import descendants, is_stopped
+from tests.support.stand_in import stand_in
+from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.process.worker import CodexSpec
 from turnbridge.codex.protocol import jsonrpc
 
 
@@ -19,13 +21,15 @@ from turnbridge.codex.protocol import jsonrpc
 def impatient() -> Iterator[None]:
     """Let the pool notice in two seconds what it otherwise notices in twenty."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "FIRST_BACKOFF_S", 0.02)
-        patch.setattr(pool, "LONGEST_BACKOFF_S", 0.1)
-        patch.setattr(pool, "WATCH_INTERVAL_S", 0.2)
-        patch.setattr(pool, "PROBE_TIMEOUT_S", 2.0)
+        patch.setattr(Pool, "first_backoff_s", 0.02)
+        patch.setattr(Pool, "longest_backoff_s", 0.1)
+        patch.setattr(Pool, "probe_interval_s", 0.2)
+        patch.setattr(Pool, "probe_timeout_s", 2.0)
+        # So that turns are spread over all app-servers.
+        patch.setattr(Pool, "turns_at_ease", 1)
         # More than the lines that must be borne with.
         patch.setattr(jsonrpc, "LONGEST_LINE_BYTES", bad_codex.HUGE + bad_codex.ENDLESS_PIECE)
-        patch.setattr(connection, "CALL_TIMEOUT_S", 4.0)
+        patch.setattr(CodexSpec, "call_timeout_s", 4.0)
         yield
 
 
@@ -46,8 +50,9 @@ def bad_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def bad(tmp_path: Path, bad_binary: Path) -> AsyncIterator[Bridge]:
-    """Return a gateway with two bad app-servers and one in reserve: one for each test, since they start quickly."""
+    """Return a gateway with two bad app-servers: one gateway for each test, since they start quickly."""
     async with running_bridge(tmp_path / "gateway", CODEX_BIN=bad_binary, WORKER_COUNT=2) as running:
+        await grow(running.gateway.pool, 2)
         yield running
 
 
@@ -55,7 +60,8 @@ async def bad(tmp_path: Path, bad_binary: Path) -> AsyncIterator[Bridge]:
 async def real(
     tmp_path_factory: pytest.TempPathFactory, anyio_backend: object, impatient: None
 ) -> AsyncIterator[Bridge]:
-    """Return a gateway with two real app-servers and one in reserve."""
+    """Return a gateway with two real app-servers."""
     del anyio_backend, impatient  # Named so that they come first.
     async with running_bridge(tmp_path_factory.mktemp("real"), WORKER_COUNT=2) as running:
+        await grow(running.gateway.pool, 2)
         yield running

@@ -8,9 +8,9 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from soak.patience import LOOK_AGAIN_S, until
-from soak.processes import command, descendants, descriptors, resident_mb
 from tests.support.gateway import Bridge
+from tests.support.processes import command, descendants, descriptors, resident_mb
+from tests.support.waiting import LOOK_AGAIN_S, until
 from turnbridge.codex.process.pool import Pool
 
 SETTLED_LOOKS = 5
@@ -48,8 +48,15 @@ def held(bridge: Bridge) -> Held:
 
 
 def is_whole(pool: Pool) -> bool:
-    """Tell whether every app-server is ready, the reserve included."""
-    return len(pool.workers) == pool._count and pool._reserve is not None
+    """Tell whether every app-server that is to serve does."""
+    return len(pool.workers) == pool.target
+
+
+async def grow(pool: Pool, count: int) -> None:
+    """Let a pool have so many app-servers, as if it were under load."""
+    pool.target = count
+    pool._check.set()
+    await until(lambda: is_whole(pool))
 
 
 async def settled(bridge: Bridge) -> Held:

@@ -17,7 +17,7 @@ from turnbridge.codex.protocol.encode import (
     thread_start_params,
     turn_start_params,
 )
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.scripted_model.server import ScriptedModel, in_order
 from turnbridge.turn.items import (

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from soak.asking import RESPONSES, Ending, ask, client
-from soak.patience import PATIENCE_S, until
 from tests.faults.leftovers import is_whole, nothing_left
 from tests.support.gateway import API_KEY, Bridge
+from tests.support.plain_http import RESPONSES, Ending, ask, client
+from tests.support.waiting import PATIENCE_S, until
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +48,7 @@ async def an_undisturbed_turn(bridge: Bridge, gate: Path) -> AsyncIterator[None]
         beside.cancel()
 
 
+@pytest.mark.promise("faults.garbage")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -66,6 +67,7 @@ async def test_what_concerns_no_turn_harms_none(bad: Bridge, tmp_path: Path, fau
         assert await turn(bad, fault=fault, when="after") == HELLO
 
 
+@pytest.mark.promise("faults.unanswered", "faults.one-ending")
 @pytest.mark.parametrize(
     ("fault", "when", "streamed", "whole"),
     [
@@ -109,11 +111,13 @@ async def test_what_ends_a_turn_ends_it_once_and_is_made_good_if_its_client_has_
         assert await turn(bad) == HELLO
 
 
+@pytest.mark.promise("faults.internal-error")
 @pytest.mark.parametrize("when", ["thread", "items", "turn"])
 async def test_an_internal_error_of_codex_is_the_servers_fault(bad: Bridge, when: str) -> None:
     assert await turn(bad, fault="internal_error", when=when) == DIED
 
 
+@pytest.mark.promise("faults.unanswered")
 async def test_an_app_server_that_leaves_a_call_unanswered_is_replaced_and_ends_its_other_turns(
     bad: Bridge, tmp_path: Path
 ) -> None:
@@ -132,6 +136,7 @@ async def test_an_app_server_that_leaves_a_call_unanswered_is_replaced_and_ends_
     await until(replaced.process.exited.done)
 
 
+@pytest.mark.promise("faults.death.unseen")
 @pytest.mark.parametrize("when", ["thread", "before"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_a_turn_that_kills_every_app_server_is_tried_twice_and_no_more(
@@ -145,6 +150,7 @@ async def test_a_turn_that_kills_every_app_server_is_tried_twice_and_no_more(
         assert await turn(bad) == HELLO
 
 
+@pytest.mark.promise("tools.mode.native-at-once")
 async def test_calls_that_codex_opens_at_once_are_all_told_and_answered(bad: Bridge, tmp_path: Path) -> None:
     asked: list[Json] = [{"role": "user", "content": "Weather?"}]
     wish = json.dumps({"fault": "calls_at_once", "when": "before"})

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from soak.asking import RESPONSES, Ending, ask, client
-from soak.patience import PATIENCE_S, until
 from tests.faults.leftovers import is_whole, nothing_left
 from tests.support.gateway import (
     API_KEY,
@@ -18,8 +16,10 @@ from tests.support.gateway import (
     running_bridge,
     settings_for_tests,
 )
+from tests.support.plain_http import RESPONSES, Ending, ask, client
+from tests.support.waiting import PATIENCE_S, until
 from turnbridge.bootstrap import running_gateway
-from turnbridge.codex.process import pool, worker
+from turnbridge.codex.process.pool import Pool
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
@@ -28,6 +28,7 @@ HELLO = Ending(status=200, text="Hello!")
 ASK: JsonObject = {"model": "gpt-5.5", "input": "hi"}
 
 
+@pytest.mark.promise("faults.start")
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -48,9 +49,8 @@ async def test_a_start_that_fails_is_told_and_made_good_as_soon_as_it_can_be(
     tmp_path: Path, bad_binary: Path, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
 ) -> None:
     monkeypatch.setenv("BAD_CODEX_START", fault)
-    monkeypatch.setattr(pool, "START_PATIENCE_S", 0.05)
-    monkeypatch.setattr(worker, "HANDSHAKE_TIMEOUT_S", 1.0)
-    settings = settings_for_tests(tmp_path, CODEX_BIN=bad_binary)
+    monkeypatch.setattr(Pool, "start_timeout_s", 0.05)
+    settings = settings_for_tests(tmp_path, CODEX_BIN=bad_binary, WORKER_STARTUP_TIMEOUT_MS=1000)
     async with (
         running_gateway(settings, api_key=API_KEY, provider="http://127.0.0.1:9/v1") as gateway,
         listening(gateway) as url,
@@ -68,6 +68,7 @@ async def test_a_start_that_fails_is_told_and_made_good_as_soon_as_it_can_be(
         assert await ask(http, RESPONSES, ASK) == HELLO
 
 
+@pytest.mark.promise("versions.both-routes")
 async def test_a_codex_of_a_version_that_nobody_knows_is_used_for_what_it_can_do(
     tmp_path: Path, bad_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,7 @@ async def test_a_codex_of_a_version_that_nobody_knows_is_used_for_what_it_can_do
         assert await ask(http, RESPONSES, ASK) == HELLO
 
 
+@pytest.mark.promise("faults.start")
 async def test_a_start_that_fails_in_the_background_disturbs_no_turn(
     bad: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +96,7 @@ async def test_a_start_that_fails_in_the_background_disturbs_no_turn(
         monkeypatch.delenv("BAD_CODEX_START")
 
 
+@pytest.mark.promise("faults.hung")
 @pytest.mark.parametrize("answer", ["refusal", "strange answers"])
 async def test_an_app_server_that_answers_the_probe_badly_is_alive_and_one_that_hangs_is_still_noticed(
     tmp_path: Path, bad_binary: Path, monkeypatch: pytest.MonkeyPatch, answer: str
@@ -102,15 +105,19 @@ async def test_an_app_server_that_answers_the_probe_badly_is_alive_and_one_that_
     async with running_bridge(tmp_path, CODEX_BIN=bad_binary) as bridge, nothing_left(bridge):
         (worker,) = bridge.gateway.pool.workers
         # Time enough for several probes.
-        await asyncio.sleep(3 * pool.WATCH_INTERVAL_S)
+        await asyncio.sleep(3 * Pool.probe_interval_s)
         assert bridge.gateway.pool.workers == [worker]
         os.kill(worker.process.pid, signal.SIGSTOP)
         await until(lambda: worker not in bridge.gateway.pool.workers)
 
 
-async def test_an_app_server_that_hangs_while_it_is_replaced_is_noticed_too(tmp_path: Path, bad_binary: Path) -> None:
+@pytest.mark.promise("faults.hung")
+async def test_an_app_server_that_hangs_while_it_is_recycled_is_noticed_too(
+    tmp_path: Path, bad_binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = tmp_path / "gate"
-    async with running_bridge(tmp_path, CODEX_BIN=bad_binary, WORKER_MAX_THREADS=2) as bridge, nothing_left(bridge):
+    monkeypatch.setattr(Pool, "_is_outgrown", lambda _, worker: worker.opened >= 2)
+    async with running_bridge(tmp_path, CODEX_BIN=bad_binary) as bridge, nothing_left(bridge):
         (worker,) = bridge.gateway.pool.workers
         async with client(bridge.url, API_KEY, timeout_s=PATIENCE_S) as http:
             held_up = asyncio.ensure_future(
@@ -123,9 +130,9 @@ async def test_an_app_server_that_hangs_while_it_is_replaced_is_noticed_too(tmp_
             assert await held_up == Ending(status=200, text="Hel", code="backend_unavailable")
 
 
-async def test_a_reserve_that_hangs_is_noticed_before_it_is_needed(bad: Bridge) -> None:
+@pytest.mark.promise("faults.hung")
+async def test_an_idle_app_server_that_hangs_is_noticed_before_it_is_needed(bad: Bridge) -> None:
     async with nothing_left(bad):
-        reserve = bad.gateway.pool._reserve
-        assert reserve is not None
-        os.kill(reserve.process.pid, signal.SIGSTOP)
-        await until(lambda: bad.gateway.pool._reserve is not reserve)
+        _, idle = bad.gateway.pool.workers
+        os.kill(idle.process.pid, signal.SIGSTOP)
+        await until(lambda: idle not in bad.gateway.pool.workers)

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES, Answer, Ending, ask, client
-from soak.patience import until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.codex.process import pool
+from tests.support.plain_http import CHAT, RESPONSES, Answer, Ending, ask, client
+from tests.support.waiting import until
+from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import (
     Wait,
     answer,
@@ -24,6 +24,7 @@ DAY_S = 86_400.0
 LOOK: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 
 
+@pytest.mark.promise("faults.clock")
 @pytest.mark.parametrize("jump_s", [DAY_S, -DAY_S], ids=["forward", "back"])
 async def test_a_jump_of_the_clock_is_noticed_by_no_turn_and_no_worker(
     real: Bridge, monkeypatch: pytest.MonkeyPatch, jump_s: float
@@ -46,7 +47,7 @@ async def test_a_jump_of_the_clock_is_noticed_by_no_turn_and_no_worker(
         today = time.time
         monkeypatch.setattr(time, "time", lambda: today() + jump_s)
         # Time enough for whoever looks at the clock to do harm.
-        await asyncio.sleep(2 * pool.WATCH_INTERVAL_S)
+        await asyncio.sleep(2 * Pool.probe_interval_s)
         said: list[JsonObject] = [
             {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments},
             {"type": "function_call_output", "call_id": call.id, "output": "it"},

@@ -11,8 +11,6 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from soak.asking import CHAT, RESPONSES, Ending, ask, client
-from soak.patience import PATIENCE_S, until
 from tests.support.failing_provider import (
     FAULTS,
     TRANSPORTS,
@@ -22,6 +20,8 @@ from tests.support.failing_provider import (
     write_user_home,
 )
 from tests.support.gateway import API_KEY, listening, settings_for_tests
+from tests.support.plain_http import CHAT, RESPONSES, Ending, ask, client
+from tests.support.waiting import PATIENCE_S, until
 from turnbridge.bootstrap import running_gateway
 from turnbridge.scripted_model.replies import (
     HttpReply,
@@ -89,6 +89,7 @@ def tracebacks(logs: Sequence[EventDict]) -> list[EventDict]:
     return [event for event in logs if event.get("exc_info")]
 
 
+@pytest.mark.promise("limits.time.connect")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_every_way_of_failing_is_a_status_though_codex_would_retry(tmp_path: Path, transport: Transport) -> None:
     # Shorter than by default is only the time that retries may take, that of a silent model, and that of a handshake.
@@ -119,6 +120,7 @@ async def test_every_way_of_failing_is_a_status_though_codex_would_retry(tmp_pat
     assert tracebacks(logs) == []
 
 
+@pytest.mark.promise("limits.time.connect")
 async def test_by_default_a_dead_provider_is_told_soon_whatever_its_transport(tmp_path: Path) -> None:
     async def told(transport: Transport) -> tuple[list[Ending], float]:
         async with failing_provider("refused") as base_url, asking(tmp_path / transport, base_url, transport) as http:
@@ -130,6 +132,7 @@ async def test_by_default_a_dead_provider_is_told_soon_whatever_its_transport(tm
         assert took_s < SOON_S
 
 
+@pytest.mark.promise("limits.time.connect")
 async def test_without_any_patience_the_first_failure_is_told_with_what_to_look_at(tmp_path: Path) -> None:
     async with (
         failing_provider("refused") as base_url,
@@ -140,6 +143,7 @@ async def test_without_any_patience_the_first_failure_is_told_with_what_to_look_
     assert told.endswith("Check the network, the provider's address and its certificate.")
 
 
+@pytest.mark.promise("limits.time.connect")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_short_outage_is_ridden_out_however_long_the_model_then_thinks(tmp_path: Path, stream: bool) -> None:
     # The third retry comes after more than this time.
@@ -152,6 +156,7 @@ async def test_a_short_outage_is_ridden_out_however_long_the_model_then_thinks(t
         assert await ask(http, CHAT, {**ASK[CHAT], "stream": stream}) == Ending(status=200, text="Well.")
 
 
+@pytest.mark.promise("limits.time.connect")
 async def test_neither_headers_nor_blanks_are_sent_while_codex_retries(tmp_path: Path) -> None:
     # The fourth retry comes after three seconds, long after both would be due, and has a status of its own.
     due_ms = 2000
@@ -170,6 +175,7 @@ async def test_neither_headers_nor_blanks_are_sent_while_codex_retries(tmp_path:
         assert await endings(http) == [Ending(status=400, code="no")] * len(EVERY_WAY)
 
 
+@pytest.mark.promise("limits.keepalive.whole", "limits.time.connect")
 async def test_a_provider_that_never_answers_is_a_status_long_after_blanks_would_be_due(tmp_path: Path) -> None:
     async with (
         failing_provider("hanging") as base_url,
@@ -178,6 +184,7 @@ async def test_a_provider_that_never_answers_is_a_status_long_after_blanks_would
         assert await ask(http, CHAT, ASK[CHAT]) == Ending(status=504, code="turn_timeout")
 
 
+@pytest.mark.promise("limits.keepalive.whole")
 async def test_a_whole_answer_that_fails_after_its_first_blank_is_logged_without_a_traceback(tmp_path: Path) -> None:
     gate = asyncio.Event()
     with capture_logs() as logs:
@@ -194,6 +201,7 @@ async def test_a_whole_answer_that_fails_after_its_first_blank_is_logged_without
     assert "silent for 1 seconds" in told["reason"]
 
 
+@pytest.mark.promise("start.no-provider-key")
 @pytest.mark.parametrize("transport", ["http", "websocket"])
 async def test_a_missing_key_of_the_provider_is_a_missing_login_that_names_the_variable(
     tmp_path: Path, transport: Transport

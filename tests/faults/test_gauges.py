@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES, Ending, ask
-from soak.patience import until
-from tests.faults.leftovers import is_whole
+from tests.faults.leftovers import grow, is_whole
 from tests.support.gateway import Bridge, running_bridge
+from tests.support.plain_http import CHAT, RESPONSES, Ending, ask
+from tests.support.waiting import until
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import Worker
 from turnbridge.scripted_model.replies import (
@@ -37,15 +37,16 @@ async def shown(bridge: Bridge) -> tuple[float, ...]:
 
 
 async def kill(pool: Pool, worker: Worker) -> None:
-    """Kill an app-server, and wait until the reserve has taken its place."""
+    """Kill an app-server, and wait until another one has taken its place."""
     os.kill(worker.process.pid, signal.SIGKILL)
     await until(lambda: worker not in pool.workers and len(pool.workers) == 2)
 
 
+@pytest.mark.promise("ingress.metrics")
 async def test_the_gauges_follow_turns_threads_and_app_servers(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, WORKER_COUNT=2, PROXY_MAX_TURNS=1, PROXY_WARM_THREADS_MAX=8) as bridge:
         pool = bridge.gateway.pool
-        await until(lambda: len(pool.workers) == 2)
+        await grow(pool, 2)
         assert await shown(bridge) == (0, 0, 0, 0, 2, 0)
         gate = asyncio.Event()
         bridge.script(answer(Wait(gate=gate), message("Well.")), answer(function_call("look", "{}")))

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES, Answer, Call, Ending, ask, client
-from soak.patience import until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.codex.process import pool
+from tests.support.plain_http import CHAT, RESPONSES, Answer, Call, Ending, ask, client
+from tests.support.waiting import until
+from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import Worker
 from turnbridge.scripted_model.replies import (
     Reply,
@@ -89,6 +89,7 @@ def well() -> Reply:
     return answer(message("Well."))
 
 
+@pytest.mark.promise("faults.death.unseen")
 @BOTH_SIGNALS
 async def test_a_request_that_meets_a_codex_just_dead_is_served_by_another(real: Bridge, harm: signal.Signals) -> None:
     async with nothing_left(real), an_undisturbed_turn(real):
@@ -101,6 +102,7 @@ async def test_a_request_that_meets_a_codex_just_dead_is_served_by_another(real:
         await until(lambda: idle not in real.gateway.pool.workers)
 
 
+@pytest.mark.promise("faults.death.unseen", "faults.hung")
 @BOTH_SIGNALS
 @BOTH_APIS
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -117,12 +119,13 @@ async def test_a_turn_without_output_is_run_again_unseen(
             assert await asked == WELL
 
 
+@pytest.mark.promise("faults.death.told")
 @BOTH_APIS
 async def test_a_stream_that_has_begun_hears_of_the_death_once_and_at_once(
     real: Bridge, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The death itself is to be noticed, not that nobody answers.
-    monkeypatch.setattr(pool, "PROBE_TIMEOUT_S", 10 * AT_ONCE_S)
+    monkeypatch.setattr(Pool, "probe_timeout_s", 10 * AT_ONCE_S)
     async with nothing_left(real), an_undisturbed_turn(real):
         beside = the_other(real)
         script(real, hurt=[begun()])
@@ -135,6 +138,7 @@ async def test_a_stream_that_has_begun_hears_of_the_death_once_and_at_once(
                 assert await asked == DIED_LATER
 
 
+@pytest.mark.promise("state.conversation.failed")
 @pytest.mark.parametrize("background", [False, True], ids=["streamed", "background"])
 async def test_a_response_that_a_death_ends_leaves_nothing_in_its_conversation(real: Bridge, background: bool) -> None:
     async with nothing_left(real), an_undisturbed_turn(real), client(real.url, API_KEY) as http:
@@ -150,6 +154,7 @@ async def test_a_response_that_a_death_ends_leaves_nothing_in_its_conversation(r
         assert (await http.get(f"/v1/conversations/{talk}/items")).json()["data"] == []
 
 
+@pytest.mark.promise("tools.replay.killed", "faults.hung")
 @BOTH_SIGNALS
 @BOTH_APIS
 async def test_a_turn_that_waited_for_a_tool_in_a_dead_codex_is_replayed(

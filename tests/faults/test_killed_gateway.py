@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from soak.asking import RESPONSES
-from soak.gateway import API_KEY, gateway_process
+from tests.support.gateway_process import API_KEY, gateway_process
+from tests.support.plain_http import RESPONSES
 from turnbridge.api.responses.background import LOST
 from turnbridge.engine.records import History
 from turnbridge.scripted_model.replies import (
@@ -23,7 +23,8 @@ from turnbridge.scripted_model.replies import (
     reasoning,
 )
 from turnbridge.scripted_model.server import ScriptedModel
-from turnbridge.store.open import open_store, store_url
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import open_store
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.middleware.auth import client_with
 
@@ -43,6 +44,7 @@ async def ended(http: httpx2.AsyncClient, response_id: str) -> JsonObject:
                 return found
 
 
+@pytest.mark.promise("state.background.lost")
 async def test_a_response_in_the_background_has_failed_after_its_gateway_was_killed(started_before: Path) -> None:
     endless = answer(message("begun", pieces=["begun", Wait(gate=asyncio.Event())]))
     async with ScriptedModel(lambda _: endless) as model:
@@ -110,6 +112,7 @@ async def ask_on(http: httpx2.AsyncClient, name: str, heard: dict[str, JsonObjec
             previous, number = response["id"], number + 1
 
 
+@pytest.mark.promise("state.killed")
 async def test_every_answer_that_was_read_is_kept_and_none_is_half_there(started_before: Path) -> None:
     heard: dict[str, JsonObject] = {}
     async with ScriptedModel(respond) as model:

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES, client, frames
-from soak.patience import until
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge
+from tests.support.plain_http import CHAT, RESPONSES, client, frames
+from tests.support.waiting import until
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,
@@ -58,6 +58,7 @@ async def test_the_table_below_holds_every_event(real: Bridge, path: str) -> Non
     assert "done" not in "".join(before).replace(".done", "")
 
 
+@pytest.mark.promise("faults.leaving")
 @pytest.mark.parametrize(("path", "count"), PLACES)
 async def test_a_client_that_leaves_after_so_many_events_leaves_nothing_behind(
     real: Bridge, path: str, count: int

@@ -12,10 +12,11 @@ from pathlib import Path
 import codex_cli_bin
 import pytest
 
-from soak.asking import RESPONSES, Ending, ask
-from soak.gateway import GatewayProcess, gateway_process
-from soak.patience import until
-from soak.processes import command, unreaped
+from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.plain_http import RESPONSES, Ending, ask
+from tests.support.processes import command, unreaped
+from tests.support.waiting import until
+from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.scripted_model.server import ScriptedModel
 
@@ -49,7 +50,7 @@ def parent_binary(tmp_path: Path) -> Path:
 async def running(
     directory: Path, binary: Path, *, wrapper: tuple[str, ...] = (), **settings: object
 ) -> AsyncIterator[GatewayProcess]:
-    """Run a gateway with one app-server and one in reserve, each with a child."""
+    """Run a gateway with one app-server, which has a child."""
     chosen = {"WORKER_COUNT": 1, "CODEX_BIN": binary, **settings}
     async with (
         ScriptedModel(lambda _: answer(message("Well."))) as model,
@@ -57,8 +58,7 @@ async def running(
     ):
         try:
             await gateway.ready()
-            await until(lambda: gateway.log().count("codex_ready") == 2)
-            assert len(children(gateway)) == len(gateway.app_servers()) == 2
+            assert len(children(gateway)) == len(gateway.app_servers()) == 1
             yield gateway
         finally:
             # What a failed test has left would outlive the tests.
@@ -72,6 +72,7 @@ def children(gateway: GatewayProcess) -> list[int]:
     return [pid for pid in gateway.survivors() if command(pid) == "sleep 600"]
 
 
+@pytest.mark.promise("faults.orphans")
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("hung", [False, True], ids=["healthy", "hung"])
 async def test_nothing_of_codex_survives_the_gateway(
@@ -86,6 +87,7 @@ async def test_nothing_of_codex_survives_the_gateway(
             await gateway.process.wait()
 
 
+@pytest.mark.promise("faults.orphans")
 @pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGTERM])
 async def test_nothing_survives_an_app_server_that_dies_and_its_successor_serves(
     tmp_path: Path, parent_binary: Path, harm: signal.Signals
@@ -95,20 +97,21 @@ async def test_nothing_survives_an_app_server_that_dies_and_its_successor_serves
         os.kill(died, harm)
         await until(lambda: not command(died) and not command(orphan), within_s=GONE_S)
         assert await ask(http, RESPONSES, {"model": "gpt-5.5", "input": "hi"}) == WELL
-        await until(lambda: len(children(gateway)) == len(gateway.app_servers()) == 2)
+        await until(lambda: len(children(gateway)) == len(gateway.app_servers()) == 1)
 
 
+@pytest.mark.promise("faults.orphans")
 @pytest.mark.skipif(not may_isolate(), reason="this system lets no user have process ids of their own")
 async def test_a_gateway_that_is_process_1_reaps_what_app_servers_leave(tmp_path: Path, parent_binary: Path) -> None:
     async with (
-        running(tmp_path, parent_binary, wrapper=NAMESPACE, WORKER_MAX_THREADS=1) as gateway,
+        running(tmp_path, parent_binary, wrapper=NAMESPACE, WORKER_MAX_GROWTH_MB=1) as gateway,
         gateway.client() as http,
     ):
-        old, reserve = gateway.app_servers()
-        assert await ask(http, RESPONSES, {"model": "gpt-5.5", "input": "hi"}) == WELL
-        await until(lambda: len(gateway.app_servers()) == 2 and old not in gateway.app_servers())
+        (old,) = gateway.app_servers()
+        for _ in range(Pool.threads_per_probe):
+            assert await ask(http, RESPONSES, {"model": "gpt-5.5", "input": "hi"}) == WELL
+        await until(lambda: len(gateway.app_servers()) == 1 and old not in gateway.app_servers())
         # Its guard, its child, and the `git` that Codex lets go of as it starts.
         await until(lambda: unreaped(old) == [])
-        assert reserve in gateway.app_servers()
         # Asked to stop, the wrapper would not pass it on.
         gateway.send(signal.SIGKILL)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from soak.asking import CHAT, Ending, ask
-from soak.patience import until
 from tests.faults.leftovers import is_whole
 from tests.support.gateway import Bridge, running_bridge
+from tests.support.plain_http import CHAT, Ending, ask
+from tests.support.waiting import until
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.turn.items import JsonObject
 
@@ -24,6 +24,7 @@ async def told(bridge: Bridge) -> str | None:
     return reason
 
 
+@pytest.mark.promise("faults.data-removed")
 async def test_a_home_that_was_removed_is_made_again_for_the_next_request(tmp_path: Path) -> None:
     async with running_bridge(tmp_path / "data") as bridge:
         bridge.model.respond = lambda _: answer(message("Well."))
@@ -36,6 +37,7 @@ async def test_a_home_that_was_removed_is_made_again_for_the_next_request(tmp_pa
         assert await told(bridge) is None
 
 
+@pytest.mark.promise("faults.data-removed")
 async def test_a_home_that_cannot_be_made_again_is_told_until_it_can(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with running_bridge(data) as bridge:

@@ -13,11 +13,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from soak.asking import CHAT, RESPONSES, Answer, Ending, ask
-from soak.gateway import GatewayProcess, gateway_process
-from soak.patience import until
-from soak.processes import descriptors
 from tests.support.gateway import HOLD_MS
+from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.plain_http import CHAT, RESPONSES, Answer, Ending, ask
+from tests.support.processes import descriptors
+from tests.support.waiting import until
+from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,
@@ -99,6 +100,7 @@ async def begin(http: httpx2.AsyncClient, path: str) -> "asyncio.Task[Ending]":
     return asked
 
 
+@pytest.mark.promise("faults.drain")
 async def test_running_turns_finish_while_new_ones_are_refused(started_before: Path) -> None:
     async with running(started_before, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
         turns = [await begin(http, CHAT), await begin(http, RESPONSES)]
@@ -117,6 +119,7 @@ async def test_running_turns_finish_while_new_ones_are_refused(started_before: P
         assert await ended(gateway, within_s=AT_ONCE_S) == 0
 
 
+@pytest.mark.promise("faults.drain")
 async def test_a_terminal_that_closes_cuts_no_stream(started_before: Path) -> None:
     """It may send its signal twice: the shell does, and the system."""
     async with running(started_before, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
@@ -133,6 +136,7 @@ async def test_a_terminal_that_closes_cuts_no_stream(started_before: Path) -> No
         assert await ended(gateway, within_s=AT_ONCE_S) == 0
 
 
+@pytest.mark.promise("faults.drain")
 async def test_under_nohup_a_terminal_that_closes_changes_nothing(started_before: Path) -> None:
     async with running(started_before, wrapper=["nohup"]) as (gateway, _), gateway.client() as http:
         gateway.send(signal.SIGHUP)
@@ -140,6 +144,7 @@ async def test_under_nohup_a_terminal_that_closes_changes_nothing(started_before
         assert (await http.get("/readyz")).status_code == 200
 
 
+@pytest.mark.promise("faults.drain", "ingress.probes")
 async def test_a_gateway_that_is_being_stopped_is_alive_and_not_ready(started_before: Path) -> None:
     async with running(started_before, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
         turn = await begin(http, CHAT)
@@ -151,6 +156,7 @@ async def test_a_gateway_that_is_being_stopped_is_alive_and_not_ready(started_be
         assert await turn == Ending(status=200, text="Begun, done.")
 
 
+@pytest.mark.promise("faults.drain")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so(
     started_before: Path, number: signal.Signals
@@ -176,6 +182,7 @@ async def test_turns_that_do_not_finish_in_time_and_those_that_wait_are_told_so(
         assert time.monotonic() - began < 0.5 + AT_ONCE_S
 
 
+@pytest.mark.promise("faults.drain")
 async def test_a_second_signal_stops_at_once(started_before: Path) -> None:
     async with running(started_before, PROXY_DRAIN_S=60) as (gateway, _), gateway.client() as http:
         turn = await begin(http, CHAT)
@@ -188,6 +195,7 @@ async def test_a_second_signal_stops_at_once(started_before: Path) -> None:
             await turn
 
 
+@pytest.mark.promise("faults.orphans")
 @pytest.mark.parametrize("stage", ["idle", "silent", "begun", "look", "script"])
 async def test_no_codex_survives_a_gateway_that_is_killed(started_before: Path, stage: str) -> None:
     native = {"PROXY_TOOL_MODE": "native"} if stage == "script" else {}
@@ -206,6 +214,7 @@ async def test_no_codex_survives_a_gateway_that_is_killed(started_before: Path, 
             await turn
 
 
+@pytest.mark.promise("faults.orphans")
 async def test_no_codex_survives_a_gateway_that_is_killed_as_it_starts(tmp_path: Path) -> None:
     async with Model() as model, gateway_process(tmp_path, model.base_url, {"WORKER_COUNT": 2}) as gateway:
         await until(lambda: gateway.survivors() != [])
@@ -213,18 +222,21 @@ async def test_no_codex_survives_a_gateway_that_is_killed_as_it_starts(tmp_path:
         await until(lambda: gateway.survivors() == [])
 
 
+@pytest.mark.promise("faults.orphans")
 async def test_a_codex_that_hangs_as_it_is_replaced_does_not_survive_the_gateway(
     tmp_path: Path, bad_binary: Path
 ) -> None:
-    settings = {"WORKER_COUNT": 1, "WORKER_MAX_THREADS": 1, "CODEX_BIN": bad_binary}
+    settings = {"WORKER_COUNT": 1, "WORKER_MAX_GROWTH_MB": 100, "BAD_CODEX_PROBE": 100, "CODEX_BIN": bad_binary}
     asked: JsonObject = {**body(RESPONSES, "hi", stream=True), "instructions": json.dumps({"gate": "/nowhere"})}
     async with gateway_process(tmp_path, "http://127.0.0.1:9/v1", settings) as gateway:
         await gateway.ready()
-        await until(lambda: gateway.log().count("codex_ready") == 2)
-        hung, _ = gateway.app_servers()
+        (hung,) = gateway.app_servers()
+        async with gateway.client() as http:
+            for _ in range(Pool.threads_per_probe - 1):
+                (await http.post(RESPONSES, json=body(RESPONSES, "hi", stream=False))).raise_for_status()
         async with gateway.client() as http, http.stream("POST", RESPONSES, json=asked):
-            # One more is started when it is replaced; then nothing else opens or closes anything.
-            await until(lambda: gateway.log().count("codex_ready") == 3)
+            # Another one is started before it is recycled; then nothing else opens or closes anything.
+            await until(lambda: "codex_recycled" in gateway.log())
             os.kill(hung, signal.SIGSTOP)
             held = descriptors(gateway.pid)
         # The connection is closed, and then the pipe to the app-server: its end has begun.

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from soak.asking import CHAT, RESPONSES, Ending, ask, client, unread
-from soak.gateway import API_KEY as GATEWAY_KEY
-from soak.gateway import gateway_process
-from soak.patience import until
-from soak.processes import resident_mb
 from tests.faults.leftovers import nothing_left
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from turnbridge.codex.process import connection
+from tests.support.gateway_process import API_KEY as GATEWAY_KEY
+from tests.support.gateway_process import gateway_process
+from tests.support.plain_http import CHAT, RESPONSES, Ending, ask, client, unread
+from tests.support.processes import resident_mb
+from tests.support.waiting import until
+from turnbridge.codex.process.connection import Inbox
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,
@@ -55,11 +55,12 @@ async def well(bridge: Bridge) -> None:
         assert await ask(http, RESPONSES, BESIDE) == WELL
 
 
+@pytest.mark.promise("limits.slow-readers")
 @pytest.mark.parametrize("path", [CHAT, RESPONSES], ids=["chat", "responses"])
 async def test_a_turn_that_nobody_reads_is_interrupted_and_logged(
     real: Bridge, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    monkeypatch.setattr(connection, "MOST_UNREAD_BYTES", 100_000)
+    monkeypatch.setattr(Inbox, "max_unread_bytes", 100_000)
     async with nothing_left(real):
         real.script()
         real.model.respond = respond(flood(20_000, 100))
@@ -70,6 +71,7 @@ async def test_a_turn_that_nobody_reads_is_interrupted_and_logged(
         assert [log["log_level"] for log in logs if log["event"] == "slow_reader"] == ["warning"]
 
 
+@pytest.mark.promise("limits.slow-readers")
 @pytest.mark.parametrize(
     ("choices", "pieces", "size"),
     [(1, 100_000, 3_000), (1, 3_000, 100_000), (2, 1_500, 100_000)],
@@ -96,6 +98,7 @@ async def test_the_memory_for_an_answer_that_nobody_reads_is_bounded(
                 assert await ask(http, RESPONSES, BESIDE) == WELL
 
 
+@pytest.mark.promise("limits.slow-readers")
 async def test_a_client_that_never_reads_and_never_leaves_loses_its_place_when_its_time_is_up(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_TIMEOUT_MS=3000) as bridge, nothing_left(bridge):
         bridge.model.respond = respond(flood(100, 100_000))

@@ -11,13 +11,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from soak.asking import Answer
 from soak.faults import Fault, Faults
 from soak.hostile import Attack
-from soak.latency import Latency
 from soak.load import Outcome
 from soak.report import Bounds, Report
 from soak.watch import Sample
+from tests.support.latency import Latency
+from tests.support.plain_http import Answer
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 10
@@ -25,6 +25,7 @@ SECONDS = 10
 MOST_SECONDS = SECONDS + 90
 
 
+@pytest.mark.promise("faults.soak")
 @pytest.mark.real
 @pytest.mark.timeout(MOST_SECONDS + 10)
 def test_a_short_soak_has_no_unexplained_outcome_and_no_leak(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from tests.support.hanging_store import hanging
 from turnbridge.api.responses import background
 from turnbridge.engine.records import RUNNING
 from turnbridge.scripted_model.replies import Wait, answer, message
-from turnbridge.store.circuit_breaker import BreakerTiming
-from turnbridge.store.open import store_url
+from turnbridge.store.database import BreakerTiming
+from turnbridge.store.schema import store_url
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -76,6 +76,7 @@ async def until_kept(bridge: Bridge) -> Response:
     return found
 
 
+@pytest.mark.promise("state.hanging-store")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_answers_that_are_ready_leave_without_a_store_that_hangs(keeping: Bridge, url: str, stream: bool) -> None:
     with capture_logs() as logs:
@@ -95,6 +96,7 @@ async def test_answers_that_are_ready_leave_without_a_store_that_hangs(keeping: 
     assert (await keeping.client.responses.retrieve(again.id)).output_text == "ready"
 
 
+@pytest.mark.promise("state.hanging-store")
 async def test_many_answers_at_once_leave_within_the_time_of_one(keeping: Bridge, url: str) -> None:
     keeping.model.respond = lambda _: answer(message("ready"))
     with await hanging(url):
@@ -108,6 +110,7 @@ async def test_many_answers_at_once_leave_within_the_time_of_one(keeping: Bridge
     await until_kept(keeping)
 
 
+@pytest.mark.promise("state.hanging-store")
 async def test_what_needs_the_store_is_refused_while_it_hangs(keeping: Bridge, url: str) -> None:
     keeping.script()
     hi = {"model": MODEL, "input": "hi"}
@@ -129,6 +132,7 @@ async def test_what_needs_the_store_is_refused_while_it_hangs(keeping: Bridge, u
     assert keeping.model.requests == []
 
 
+@pytest.mark.promise("state.hanging-store")
 async def test_a_gateway_ends_while_its_store_hangs(url: str, tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bridge = await stack.enter_async_context(running_bridge(tmp_path / "data", PROXY_DATABASE_URL=url))
@@ -160,6 +164,7 @@ async def polled(bridge: Bridge, response_id: str) -> httpx2.Response:
     return await bridge.http.get(f"/v1/responses/{response_id}")
 
 
+@pytest.mark.promise("state.background.one-end")
 async def test_a_response_that_ends_while_the_store_is_away_ends_so_for_everybody(
     keeping: Bridge, url: str, tmp_path: Path
 ) -> None:
@@ -184,6 +189,7 @@ async def test_a_response_that_ends_while_the_store_is_away_ends_so_for_everybod
         assert [item["role"] for item in other.seen()["input"]] == ["user", "assistant", "user"]  # type: ignore[union-attr,index,call-overload]
 
 
+@pytest.mark.promise("state.background.one-end")
 async def test_a_response_that_outlived_its_lease_is_told_when_the_store_is_back(
     keeping: Bridge, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from tests.support.tool_clients import MODEL
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 
+@pytest.mark.promise("tools.frameworks")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_an_agent_runs_its_tool_loop_in_one_turn(bridge: Bridge, api: str, streamed: bool) -> None:

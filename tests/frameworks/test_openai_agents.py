@@ -25,6 +25,7 @@ def agent_of(bridge: Bridge, loop: WeatherLoop, api: str) -> Agent[None]:
     return Agent(name="forecaster", instructions="Be brief.", model=model, tools=[function_tool(loop.weather)])
 
 
+@pytest.mark.promise("tools.frameworks")
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_an_agent_runs_its_tool_loop_in_one_turn(bridge: Bridge, api: str) -> None:
     loop = WeatherLoop(bridge)
@@ -32,6 +33,7 @@ async def test_an_agent_runs_its_tool_loop_in_one_turn(bridge: Bridge, api: str)
     loop.check(result.final_output)
 
 
+@pytest.mark.promise("tools.frameworks")
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_an_agent_that_streams_does_so_too(bridge: Bridge, api: str) -> None:
     loop = WeatherLoop(bridge)

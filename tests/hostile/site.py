@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +9,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from soak import healthz
-from soak.asking import client
-from soak.gateway import GatewayProcess, gateway_process
+from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.latency import LatencyWatch
+from tests.support.plain_http import client
 from turnbridge.scripted_model.replies import Reply, answer, message
 from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import JsonObject
@@ -47,27 +45,13 @@ class Site:
 
     async def longest_wait_s(self, attack: Callable[[], Awaitable[object]]) -> float:
         """Return the longest time that `/healthz` took while the attack went on."""
-        host, port = self.address
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            healthz.__file__,
-            host,
-            str(port),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin
-        assert process.stdout
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                assert await process.stdout.readline() == healthz.GREETING
+        async with asyncio.timeout(TIMEOUT_S):
+            watch = await LatencyWatch.start(self.gateway.url)
+            try:
                 await attack()
-                process.stdin.close()
-                return float(json.loads(await process.stdout.readline())["longest_s"])
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+                return (await watch.read()).longest_s
+            finally:
+                await watch.stop()
 
     async def assert_undisturbed(self, attack: Callable[[], Awaitable[object]]) -> None:
         """Run the attack; fail if it keeps `/healthz` waiting too long, or the neighbour from its own answer."""

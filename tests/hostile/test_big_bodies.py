@@ -159,6 +159,7 @@ def random_shapes() -> Iterator[tuple[str, str, bytes]]:
 KINDS = {make.__name__: make for make in (texts, lists, oddities, largest, media, random_shapes)}
 
 
+@pytest.mark.promise("limits.body")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_no_body_keeps_others_waiting(site: Site, kind: str) -> None:
     bodies = list(KINDS[kind]())

@@ -56,6 +56,7 @@ def descriptors(site: Site) -> int:
     return len(list(Path(f"/proc/{site.gateway.pid}/fd").iterdir()))
 
 
+@pytest.mark.promise("bounds.connections")
 @pytest.mark.parametrize("kind", HALVES)
 async def test_connections_that_wait_for_nothing_give_way_to_the_neighbour(site: Site, kind: str) -> None:
     async def attack() -> None:
@@ -67,6 +68,7 @@ async def test_connections_that_wait_for_nothing_give_way_to_the_neighbour(site:
     await site.assert_undisturbed(attack)
 
 
+@pytest.mark.promise("bounds.connections")
 async def test_codex_is_started_again_although_connections_are_at_their_limit(site: Site) -> None:
     with contextlib.ExitStack() as stack:
         await asyncio.to_thread(stack.enter_context, held(site, HEAD))

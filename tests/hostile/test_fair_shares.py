@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES
-from soak.patience import until
 from tests.hostile.site import Site, repeat, running_site
+from tests.support.plain_http import CHAT, RESPONSES
+from tests.support.waiting import until
 from turnbridge.engine.kept_threads import MOST_PARKED
 from turnbridge.scripted_model.replies import (
     Reply,
@@ -43,6 +43,7 @@ def user(text: str) -> JsonObject:
     return {"role": "user", "content": text}
 
 
+@pytest.mark.promise("limits.queue.fair")
 async def test_a_client_that_fills_the_queue_does_not_keep_another_waiting(small: Site) -> None:
     gate = asyncio.Event()
 
@@ -75,6 +76,7 @@ async def test_a_client_that_fills_the_queue_does_not_keep_another_waiting(small
     assert sum(each.status_code == 200 for each in outcomes) == len(flood) - 6
 
 
+@pytest.mark.promise("threads.warm.fair")
 async def test_a_client_that_keeps_many_threads_does_not_cool_those_of_another(small: Site) -> None:
     await small.neighbour.post(CHAT, json=chat(user("Hello?")))
     for number in range(MOST_WARM + 2):
@@ -84,6 +86,7 @@ async def test_a_client_that_keeps_many_threads_does_not_cool_those_of_another(s
     assert (reply.status_code, reply.headers["x-turnbridge-thread"]) == (200, "warm")
 
 
+@pytest.mark.promise("tools.parked.bounded")
 async def test_a_client_that_answers_none_of_its_calls_does_not_end_the_turn_of_another(small: Site) -> None:
     wishes: dict[str, Json] = {"tools": [{"type": "function", "function": LOOK}]}
     number = iter(range(MOST_PARKED + 10))
@@ -106,6 +109,7 @@ async def test_a_client_that_answers_none_of_its_calls_does_not_end_the_turn_of_
     assert (reply.status_code, reply.headers["x-turnbridge-thread"]) == (200, "parked")
 
 
+@pytest.mark.promise("state.retention.fair")
 async def test_a_client_that_fills_the_store_does_not_evict_what_another_has_kept(small: Site) -> None:
     kept = (await small.neighbour.post(RESPONSES, json={"model": "gpt-5.5", "input": "Keep this."})).json()["id"]
     filling: JsonObject = {"model": "gpt-5.5", "input": [user("x" * 600_000), user("And this.")]}

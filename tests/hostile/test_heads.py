@@ -52,6 +52,7 @@ def send_40_mb(site: Site, first: bytes, more: bytes) -> bytes:
         return answer
 
 
+@pytest.mark.promise("bounds.heads")
 @pytest.mark.parametrize("kind", ENDLESS)
 async def test_a_head_without_end_is_refused_and_not_kept(site: Site, kind: str) -> None:
     first, more = ENDLESS[kind]
@@ -66,6 +67,7 @@ async def test_a_head_without_end_is_refused_and_not_kept(site: Site, kind: str)
     assert memory_mb(site.gateway.pid) - before < MOST_GROWTH_MB
 
 
+@pytest.mark.promise("bounds.heads")
 async def test_requests_that_are_sent_without_waiting_for_answers_are_not_kept_either(site: Site) -> None:
     before = memory_mb(site.gateway.pid)
     requests = b"GET / HTTP/1.1\r\n\r\n" * (PIECE // 18)

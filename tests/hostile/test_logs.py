@@ -16,6 +16,7 @@ MOST_LINE_BYTES = 16 * 1024
 TRICKS = "\x1b[2J\x7f\x9b\u2028\u2029\x85\r\n" + '{"event":"request","client":"forged"}'
 
 
+@pytest.mark.promise("bounds.log-lines")
 async def test_the_words_of_a_client_stay_within_a_line_and_its_key_out_of_it(site: Site) -> None:
     models = ("m" * 1_000_000, TRICKS, HOSTILE_KEY, f"gpt-5.5 {HOSTILE_KEY}", "sk-proj-0123456789abcdef")
     for model in models:
@@ -42,6 +43,7 @@ async def test_the_words_of_a_client_stay_within_a_line_and_its_key_out_of_it(si
         assert secret not in written
 
 
+@pytest.mark.promise("ingress.log")
 async def test_each_line_names_the_client_and_its_peer(site: Site) -> None:
     await site.hostile.get("/v1/models", headers={"x-request-id": "from the hostile"})
     await site.neighbour.get("/v1/models", headers={"x-request-id": "from the neighbour"})
@@ -55,6 +57,7 @@ async def test_each_line_names_the_client_and_its_peer(site: Site) -> None:
     assert re.fullmatch(r"key-[0-9a-f]{8}", hostile)
 
 
+@pytest.mark.promise("bounds.key-guessing")
 async def test_guessing_keys_does_not_hurt_the_neighbour_on_the_same_machine(site: Site) -> None:
     async def guess() -> None:
         statuses = {

@@ -25,6 +25,7 @@ def hostile_bodies() -> dict[str, bytes]:
     return bodies()
 
 
+@pytest.mark.promise("media.file.pdf-limits")
 @pytest.mark.parametrize("name", REFUSED)
 async def test_a_file_that_is_made_to_be_slow_keeps_nobody_waiting(
     site: Site, hostile_bodies: dict[str, bytes], name: str
@@ -36,6 +37,7 @@ async def test_a_file_that_is_made_to_be_slow_keeps_nobody_waiting(
     await site.assert_undisturbed(ask)
 
 
+@pytest.mark.promise("limits.body")
 async def test_the_largest_images_that_are_taken_keep_nobody_waiting(site: Site) -> None:
     part = {"type": "input_image", "image_url": data_url("image/png", png(SIDE, SIDE, rows=SIDE))}
 

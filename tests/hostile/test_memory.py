@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES
-from soak.processes import resident_mb
 from tests.hostile.site import Site
+from tests.support.plain_http import CHAT, RESPONSES
+from tests.support.processes import resident_mb
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -63,6 +63,7 @@ def tools(number: int) -> JsonObject:
     return {"model": "gpt-5.5", "tools": declared, "input": f"Hello {number}", "store": False}  # type: ignore[dict-item]  # JSON.
 
 
+@pytest.mark.promise("limits.memory")
 @pytest.mark.parametrize(
     ("path", "body", "count"),
     [(CHAT, picture, 70), (CHAT, documents, 60), (RESPONSES, instructions, 16), (RESPONSES, tools, 16)],

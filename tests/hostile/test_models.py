@@ -31,6 +31,7 @@ ANSWERS: dict[str, Reply] = {
 }
 
 
+@pytest.mark.promise("limits.answers")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", ANSWERS)
 async def test_no_answer_of_a_model_keeps_others_waiting(site: Site, name: str, streamed: bool) -> None:

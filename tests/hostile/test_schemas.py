@@ -70,6 +70,7 @@ OF_ANSWERS: dict[str, tuple[JsonObject, str]] = {
 }
 
 
+@pytest.mark.promise("limits.schemas")
 @pytest.mark.parametrize("name", OF_ANSWERS)
 async def test_the_schema_of_an_answer_keeps_nobody_waiting(site: Site, name: str) -> None:
     schema, text = OF_ANSWERS[name]
@@ -110,6 +111,7 @@ OF_TOOLS: dict[str, list[Json]] = {
 }
 
 
+@pytest.mark.promise("limits.schemas")
 @pytest.mark.parametrize("name", OF_TOOLS)
 async def test_the_schemas_of_tools_keep_nobody_waiting(site: Site, name: str) -> None:
     body = {"model": "gpt-5.5", "input": "hi", "tools": OF_TOOLS[name]}

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from soak.processes import resident_mb
 from tests.hostile.site import HOSTILE_KEY, Site
+from tests.support.processes import resident_mb
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -48,6 +48,7 @@ def get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {HOSTILE_KEY}\r\n\r\n".encode()
 
 
+@pytest.mark.promise("limits.slow-readers")
 async def test_readers_that_do_not_read_hold_no_copies_of_a_kept_stream(site: Site) -> None:
     path = f"/v1/responses/{await made(site)}?stream=true"
     whole = len((await site.hostile.get(path)).content)
@@ -70,6 +71,7 @@ async def test_readers_that_do_not_read_hold_no_copies_of_a_kept_stream(site: Si
     assert len((await site.hostile.get(path)).content) == whole
 
 
+@pytest.mark.promise("limits.slow-readers", "limits.idempotency")
 async def test_repeats_of_a_request_that_are_not_read_hold_no_copies_of_its_answer(site: Site) -> None:
     body = b'{"model": "gpt-5.5", "input": "' + b"y" * 6_000_000 + b'"}'
     head = (

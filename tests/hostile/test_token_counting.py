@@ -20,6 +20,7 @@ async def vocabulary(site: Site) -> None:
     assert answer.json()["choices"][0]["finish_reason"] == "length"
 
 
+@pytest.mark.promise("parameters.max-tokens.bounded")
 @pytest.mark.parametrize("word", ["a", "漢", " ", "xq"], ids=["letters", "ideographs", "blanks", "pairs"])
 async def test_a_word_without_an_end_disturbs_nobody(site: Site, word: str) -> None:
     async def ask() -> None:
@@ -31,6 +32,7 @@ async def test_a_word_without_an_end_disturbs_nobody(site: Site, word: str) -> N
     await site.assert_undisturbed(ask)
 
 
+@pytest.mark.promise("parameters.max-tokens.bounded")
 async def test_a_huge_prompt_whose_answer_is_cut_disturbs_nobody(site: Site) -> None:
     async def ask() -> None:
         body = chat("漢" * (5 * MILLION), "Please stop here", stop=["stop"])

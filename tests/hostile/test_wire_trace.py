@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from soak.patience import until
 from tests.hostile.site import HOSTILE_KEY, NEIGHBOUR_KEY, TIMEOUT_S, Site, running_site
 from tests.hostile.test_big_bodies import CHAT, RESPONSES, SAID, asked, filled, numbered
+from tests.support.waiting import until
 from turnbridge.api.shared.body_budget import MAX_ITEMS, MAX_VALUES
 from turnbridge.diagnostics import timeline
 
@@ -53,6 +53,7 @@ async def traced_site(
         yield running
 
 
+@pytest.mark.promise("trace.off")
 @pytest.mark.parametrize("kind", BODIES)
 async def test_a_body_that_is_traced_keeps_nobody_waiting(traced_site: Site, kind: str) -> None:
     route, body = BODIES[kind]

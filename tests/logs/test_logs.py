@@ -104,6 +104,7 @@ def test_what_is_below_the_level_is_not_written(capsys: pytest.CaptureFixture[st
     assert [line["event"] for line in lines(capsys)] == ["loud"]
 
 
+@pytest.mark.promise("ingress.log.private")
 def test_secrets_are_replaced_at_any_depth_and_counts_are_not(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info")
     structlog.get_logger().info(
@@ -134,6 +135,7 @@ def test_secrets_are_replaced_at_any_depth_and_counts_are_not(capsys: pytest.Cap
     ]
 
 
+@pytest.mark.promise("ingress.log.private")
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("through", ["structlog", "logging"])
 def test_a_traceback_is_written_without_local_variables(
@@ -182,6 +184,7 @@ KEY = 'sk-own"key\\with-ü-and-quotes'
 LONG_KEY = "k" * 200
 
 
+@pytest.mark.promise("ingress.log.private")
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("through", ["structlog", "logging"])
 def test_a_key_is_removed_wherever_a_client_has_put_it(
@@ -209,6 +212,7 @@ def test_words_that_only_begin_like_a_key_stay(capsys: pytest.CaptureFixture[str
     assert [(line["model"], line["origin"]) for line in lines(capsys)] == [("sk-learn", "a short bearer")]
 
 
+@pytest.mark.promise("bounds.log-lines")
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize(
     "fields",
@@ -238,6 +242,7 @@ def test_no_line_is_long_and_each_still_says_what_happened(
         assert json.loads(line)["event"] == "request"
 
 
+@pytest.mark.promise("bounds.log-lines")
 def test_a_line_of_json_is_one_line_for_every_reader_and_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info")
     tricks = "\x1b[2J\x7f\x85\x9b2J\u2028\u2029\u202e\u2066\ufeff\U000e0001\r\n é 漢 😀"

@@ -11,9 +11,8 @@ import pytest
 import trustme
 
 from tests.media.no_helpers import NO_HELPERS
-from turnbridge.media.fetch import FetchLimits
+from turnbridge.media.fetch import Endpoint, FetchLimits, GuardedFetcher, IpAddress, is_public
 from turnbridge.media.loader import HttpMediaLoader
-from turnbridge.media.ssrf_guard import Endpoint, IpAddress, is_public
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FilePart
 
@@ -93,9 +92,10 @@ class Site:
         writer.close()
 
     def loader(self, limits: FetchLimits | None = None) -> HttpMediaLoader:
-        return HttpMediaLoader(
-            NO_HELPERS, fetch_limits=limits, resolver=self.resolve, allowed=loopback_or_public, ssl_context=self.trust
+        fetcher = GuardedFetcher(
+            limits=limits, resolver=self.resolve, allowed=loopback_or_public, ssl_context=self.trust
         )
+        return HttpMediaLoader(NO_HELPERS, fetcher)
 
     async def refusal(self, url: str, limits: FetchLimits | None = None) -> tuple[str | None, str]:
         """Return the code of the error and what follows the fixed beginning of its message."""
@@ -140,6 +140,7 @@ async def test_an_image_becomes_a_data_url_with_the_type_of_its_bytes(site: Site
     assert url == f"data:{mime_type};base64,{base64.b64encode(IMAGES[mime_type]).decode()}"
 
 
+@pytest.mark.promise("media.image.pixels")
 async def test_a_fetched_image_with_too_many_pixels_is_refused(site: Site) -> None:
     site.answers["/a"] = reply(b"GIF89a\xff\xff\xff\xff")
     code, message = await site.refusal("https://images.example/a")
@@ -208,6 +209,7 @@ async def test_other_urls_are_refused_before_any_name_is_resolved(site: Site, ur
     assert site.resolved == []
 
 
+@pytest.mark.promise("safety.addresses")
 @pytest.mark.parametrize(
     "host",
     [
@@ -230,6 +232,7 @@ async def test_by_default_internal_hosts_are_refused_however_they_are_written(ho
     assert await refusal(HttpMediaLoader(NO_HELPERS), f"https://{host}/a") == ("invalid_image_url", NOT_PUBLIC)
 
 
+@pytest.mark.promise("safety.addresses")
 async def test_one_internal_address_among_public_ones_refuses_the_host(site: Site) -> None:
     site.names["images.example"] = [[site.here, Endpoint(PRIVATE, 443)]]
     assert await site.refusal("https://images.example/a") == ("invalid_image_url", NOT_PUBLIC)
@@ -241,7 +244,7 @@ async def test_an_unknown_host_is_told_like_an_internal_one(failure: Exception) 
     async def resolver(_: str, __: int) -> Sequence[Endpoint]:
         raise failure
 
-    loader = HttpMediaLoader(NO_HELPERS, resolver=resolver)
+    loader = HttpMediaLoader(NO_HELPERS, GuardedFetcher(resolver=resolver))
     assert await refusal(loader, "https://images.example/a") == ("invalid_image_url", NOT_PUBLIC)
 
 
@@ -250,6 +253,7 @@ async def test_a_host_without_addresses_is_told_like_an_internal_one(site: Site)
     assert await site.refusal("https://images.example/a") == ("invalid_image_url", NOT_PUBLIC)
 
 
+@pytest.mark.promise("safety.redirects")
 async def test_a_name_that_changes_its_address_is_not_asked_a_second_time(site: Site) -> None:
     site.answers["/a"] = reply(PNG)
     site.names["images.example"] = [[site.here], [Endpoint(PRIVATE, 443)]]
@@ -257,6 +261,7 @@ async def test_a_name_that_changes_its_address_is_not_asked_a_second_time(site: 
     assert site.resolved == [("images.example", 443)]
 
 
+@pytest.mark.promise("safety.redirects")
 async def test_a_redirect_to_the_same_host_checks_it_anew(site: Site) -> None:
     site.answers["/a"] = redirect("/b")
     site.answers["/b"] = reply(PNG)
@@ -288,6 +293,7 @@ async def test_a_redirect_is_followed(site: Site, location: str) -> None:
     assert site.connections == 2
 
 
+@pytest.mark.promise("safety.redirects")
 @pytest.mark.parametrize(
     ("location", "why"),
     [
@@ -310,6 +316,7 @@ async def test_a_redirect_is_checked_like_the_first_url(site: Site, location: st
     assert site.connections == 1
 
 
+@pytest.mark.promise("media.fetch.bounds")
 async def test_three_redirects_are_followed_and_a_fourth_is_not(site: Site) -> None:
     for step in range(4):
         site.answers[f"/{step}"] = redirect(f"/{step + 1}")
@@ -321,6 +328,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(site: Site) -> N
     )
 
 
+@pytest.mark.promise("media.fetch.bounds")
 async def test_an_image_of_the_largest_size_is_taken_and_one_byte_more_is_not(site: Site) -> None:
     site.answers["/a"] = reply(PNG)
     await site.loader(FetchLimits(size=len(PNG))).image("https://images.example/a", param="p")
@@ -328,6 +336,7 @@ async def test_an_image_of_the_largest_size_is_taken_and_one_byte_more_is_not(si
     assert code == "image_too_large"
 
 
+@pytest.mark.promise("media.fetch.bounds")
 async def test_a_body_without_an_announced_length_ends_at_the_limit(site: Site) -> None:
     site.answers["/a"] = endless
     assert await site.refusal("https://images.example/a", FetchLimits(size=2**20)) == (
@@ -336,6 +345,7 @@ async def test_a_body_without_an_announced_length_ends_at_the_limit(site: Site) 
     )
 
 
+@pytest.mark.promise("media.fetch.bounds")
 async def test_a_host_that_keeps_silent_is_left_at_the_time_limit(site: Site) -> None:
     site.answers["/a"] = silence
     assert await site.refusal("https://images.example/a", FetchLimits(seconds=0.2)) == (
@@ -344,6 +354,7 @@ async def test_a_host_that_keeps_silent_is_left_at_the_time_limit(site: Site) ->
     )
 
 
+@pytest.mark.promise("media.fetch.bounds")
 async def test_time_spent_on_an_endless_body_counts(site: Site) -> None:
     site.answers["/a"] = endless
     code, why = await site.refusal("https://images.example/a", FetchLimits(seconds=0.2, size=2**40))
@@ -355,7 +366,7 @@ async def test_a_name_server_that_keeps_silent_is_left_at_the_time_limit() -> No
         await asyncio.Event().wait()
         return []
 
-    loader = HttpMediaLoader(NO_HELPERS, resolver=resolver, fetch_limits=FetchLimits(seconds=0.05))
+    loader = HttpMediaLoader(NO_HELPERS, GuardedFetcher(resolver=resolver, limits=FetchLimits(seconds=0.05)))
     assert (await refusal(loader, "https://images.example/a"))[1].startswith("Its host is too slow.")
 
 
@@ -407,7 +418,7 @@ async def test_the_certificate_of_another_host_is_refused(site: Site, host: str)
 
 
 async def test_a_certificate_of_an_unknown_authority_is_refused(site: Site) -> None:
-    loader = HttpMediaLoader(NO_HELPERS, resolver=site.resolve, allowed=loopback_or_public)
+    loader = HttpMediaLoader(NO_HELPERS, GuardedFetcher(resolver=site.resolve, allowed=loopback_or_public))
     assert await refusal(loader, "https://images.example/a") == (
         "invalid_image_url",
         "The certificate of its host is not valid. Use another host.",
@@ -435,6 +446,7 @@ async def test_images_are_fetched_side_by_side(site: Site) -> None:
     assert site.connections == 20
 
 
+@pytest.mark.promise("media.file.url")
 @pytest.mark.parametrize(("filename", "named"), [(None, "File: my notes.txt\n\n"), ("todo.md", "File: todo.md\n\n")])
 async def test_a_file_is_fetched_and_named(site: Site, filename: str | None, named: str) -> None:
     site.answers["/dir/my%20notes.txt?x=y"] = reply(b"buy milk")
@@ -448,6 +460,7 @@ async def test_the_content_type_of_a_fetched_file_counts(site: Site) -> None:
     assert await site.loader().file_text(part) == "größer"
 
 
+@pytest.mark.promise("media.file.url")
 @pytest.mark.parametrize(
     ("url", "limit", "code"),
     [

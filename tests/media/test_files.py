@@ -85,6 +85,7 @@ async def refusal(loader: HttpMediaLoader, file: FilePart) -> str:
     return caught.value.message
 
 
+@pytest.mark.promise("media.file.text")
 @pytest.mark.parametrize(
     ("data", "filename", "mime_type", "text"),
     [
@@ -172,6 +173,7 @@ async def test_half_a_surrogate_pair_from_a_pdf_does_not_reach_the_model(loader:
     assert await loader.file_text(part(data)) == "?bc"
 
 
+@pytest.mark.promise("media.file.pdf")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("data", "why"),
@@ -191,6 +193,7 @@ async def test_a_pdf_that_cannot_be_read_is_refused(loader: HttpMediaLoader, dat
     assert await refusal(loader, part(data)) == f"The PDF {why}"
 
 
+@pytest.mark.promise("media.file.pdf")
 def test_without_pypdf_the_client_learns_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
     assert read_job(b"\0\0\0\x09" + pdf(page("text"))) == (
@@ -198,6 +201,7 @@ def test_without_pypdf_the_client_learns_how_to_get_it(monkeypatch: pytest.Monke
     )
 
 
+@pytest.mark.promise("media.file.pdf-limits")
 @pytest.mark.anyio
 async def test_an_endless_pdf_is_left_at_the_time_limit_and_its_process_ends() -> None:
     endless = pdf(b"/F Do\n" * 4000, form=page("text") * 1000)
@@ -209,6 +213,7 @@ async def test_an_endless_pdf_is_left_at_the_time_limit_and_its_process_ends() -
     await helpers.aclose()
 
 
+@pytest.mark.promise("media.file.pdf-limits")
 @pytest.mark.anyio
 async def test_a_pdf_that_fills_the_memory_is_refused() -> None:
     """Its page is 512 MB of blanks, which take half a megabyte in the file."""

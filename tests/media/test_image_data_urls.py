@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbridge.api.shared.parts import ContentPart, PartsDecoder, check_image_data_url
+from turnbridge.api.shared.history import ContentPart, PartsDecoder, check_image_data_url
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import (
     IMAGE_SIZE_LIMIT,
@@ -139,6 +139,7 @@ def test_the_pixels_of_an_image_are_read_from_its_head(data: bytes, pixels: floa
     assert image_pixels(data) == pixels
 
 
+@pytest.mark.promise("media.image.pixels")
 @pytest.mark.parametrize("data", [png(50_001, 1000), png(2**31, 2**31), jpeg(60_000, 60_000), gif(65_535, 65_535)])
 def test_an_image_with_too_many_pixels_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest) as caught:

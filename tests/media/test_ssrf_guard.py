@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from turnbridge.media.ssrf_guard import (
+from turnbridge.media.fetch import (
     Endpoint,
     IpAddress,
     is_public,
@@ -84,11 +84,13 @@ def test_a_public_address_may_be_reached(address: str) -> None:
     assert is_public(ip_address(address))
 
 
+@pytest.mark.promise("safety.addresses")
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_any_other_address_may_not_be_reached(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
+@pytest.mark.promise("safety.addresses")
 @given(st.ip_addresses())
 @example(ip_address("224.0.0.1"))
 @example(ip_address("ff0e::1"))

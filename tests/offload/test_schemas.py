@@ -60,6 +60,7 @@ async def test_a_schema_is_compiled_once() -> None:
     assert await judge.first_flaw([REFERRING]) is None
 
 
+@pytest.mark.promise("limits.schemas")
 async def test_what_takes_too_long_is_the_schemas_fault() -> None:
     judge = SchemaJudge(replace(LIMITS, seconds=0.3))
     with pytest.raises(OutputRejected) as caught:

@@ -144,6 +144,41 @@ SEARCH: JsonObject = {
 }
 CUSTOM_CALL: JsonObject = {"type": "custom_tool_call", "call_id": "c1", "name": "grep", "input": "a\n  b"}
 CUSTOM_RESULT: JsonObject = {"type": "custom_tool_call_output", "call_id": "c1", "output": LONG_TEXT}
+SHELL_CALL: JsonObject = {
+    "type": "local_shell_call",
+    "id": "lsh_1",
+    "call_id": "c1",
+    "status": "completed",
+    "action": {
+        "type": "exec",
+        "command": ["ls", "-l"],
+        "env": {"A": "b"},
+        "timeout_ms": 100,
+        "user": "me",
+        "working_directory": "/",
+    },
+}
+COMPACTION: JsonObject = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAAB+/="}
+FOUND_BY_PROVIDER: tuple[JsonObject, JsonObject] = (
+    {
+        "type": "tool_search_call",
+        "id": "tsc_1",
+        "call_id": "c1",
+        "execution": "server",
+        "status": "completed",
+        "arguments": {"paths": ["crm"], "deep": {"a": [1, None]}},
+    },
+    {
+        "type": "tool_search_output",
+        "id": "tso_1",
+        "call_id": "c1",
+        "execution": "server",
+        "status": "completed",
+        "tools": [
+            {"type": "namespace", "name": "crm", "description": "", "tools": [{"type": "function", "name": "f"}]}
+        ],
+    },
+)
 CITATION: JsonObject = {"type": "url_citation", "url": "https://a.example", "start_index": 0, "end_index": 3}
 
 STRICT_SCHEMA: JsonObject = {
@@ -339,7 +374,43 @@ HISTORY = [
     Case(
         name="a call of a tool that takes text",
         responses={"input": [USER, CUSTOM_CALL, CUSTOM_RESULT]},
+        chat={
+            "messages": [
+                USER,
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "grep", "input": "a\n  b"}}],
+                },
+                {"role": "tool", "tool_call_id": "c1", "content": LONG_TEXT},
+            ]
+        },
         input=[said("user", "a"), CUSTOM_CALL, CUSTOM_RESULT],
+    ),
+    Case(
+        name="a call in a namespace that is not declared",
+        responses={"input": [{**CUSTOM_CALL, "id": "ctc_1", "namespace": "mcp__crm"}, CUSTOM_RESULT]},
+        input=[{**CUSTOM_CALL, "id": "ctc_1", "namespace": "mcp__crm"}, CUSTOM_RESULT],
+    ),
+    Case(
+        name="a shell call",
+        responses={"input": [USER, SHELL_CALL, result("c1", "files")]},
+        input=[said("user", "a"), SHELL_CALL, result("c1", "files")],
+    ),
+    Case(
+        name="a compacted history",
+        responses={"input": [COMPACTION, USER]},
+        input=[COMPACTION, said("user", "a")],
+    ),
+    Case(
+        name="tools that the provider found",
+        responses={"input": [USER, *FOUND_BY_PROVIDER]},
+        input=[said("user", "a"), *FOUND_BY_PROVIDER],
+    ),
+    Case(
+        name="tools that the provider found, without the id of a call",
+        responses={"input": [USER, *({**item, "call_id": None} for item in FOUND_BY_PROVIDER)]},
+        input=[said("user", "a"), *({**item, "call_id": None} for item in FOUND_BY_PROVIDER)],
     ),
     Case(
         name="a web search",

@@ -55,6 +55,7 @@ def without(answered: Mapping[str, object], *names: str) -> dict[str, object]:
     return {name: value for name, value in answered.items() if name not in names}
 
 
+@pytest.mark.promise("responses.envelope")
 async def test_the_envelope_of_a_response_holds_every_field_at_the_value_in_force(bridge: Bridge) -> None:
     bridge.script(answer(message("hello"), key="one"))
     assert await whole(bridge, *ASK_RESPONSES) == {
@@ -107,6 +108,7 @@ async def test_the_envelope_of_a_response_holds_every_field_at_the_value_in_forc
     }
 
 
+@pytest.mark.promise("chat.completion")
 async def test_a_chat_completion_is_whole(bridge: Bridge) -> None:
     bridge.says("hello")
     assert await whole(bridge, *ASK_CHAT) == {
@@ -138,6 +140,7 @@ async def test_a_chat_completion_is_whole(bridge: Bridge) -> None:
     }
 
 
+@pytest.mark.promise("chat.completion", "responses.sdk-types")
 async def test_both_answers_are_what_the_sdks_types_demand(bridge: Bridge) -> None:
     said = answer(reasoning(["Thinking."], encrypted="sealed"), cited("hello"))
     bridge.script(said, said)
@@ -145,6 +148,7 @@ async def test_both_answers_are_what_the_sdks_types_demand(bridge: Bridge) -> No
     ChatCompletion.model_validate(await whole(bridge, *ASK_CHAT))
 
 
+@pytest.mark.promise("responses.fold")
 async def test_a_response_is_the_fold_of_its_stream(bridge: Bridge) -> None:
     said = answer(
         reasoning(["One.", "Two."], encrypted="sealed", text="Raw."),
@@ -161,6 +165,7 @@ async def test_a_response_is_the_fold_of_its_stream(bridge: Bridge) -> None:
     assert without(answered.to_dict(), *passing) == without(folded.to_dict(), *passing)
 
 
+@pytest.mark.promise("chat.fold", "reasoning.chat")
 async def test_a_chat_completion_is_the_fold_of_its_stream(bridge: Bridge) -> None:
     said = answer(reasoning(["One.", "Two."]), message("Let me see.", phase="commentary"), message("hello"))
     bridge.script(said, said)
@@ -184,6 +189,7 @@ async def test_a_chat_completion_is_the_fold_of_its_stream(bridge: Bridge) -> No
     }
 
 
+@pytest.mark.promise("usage.exact")
 async def test_usage_is_the_sum_of_the_turns_model_calls(bridge: Bridge) -> None:
     long = Usage(input_tokens=1000, cached_tokens=400, output_tokens=300, reasoning_tokens=200)
     # Codex itself answers a call of a function that nobody declared, and asks the model again.
@@ -215,6 +221,7 @@ async def test_usage_is_the_sum_of_the_turns_model_calls(bridge: Bridge) -> None
     }
 
 
+@pytest.mark.promise("reasoning.encrypted")
 @pytest.mark.parametrize("include", [[], ["reasoning.encrypted_content"]], ids=["not asked for", "asked for"])
 async def test_encrypted_reasoning_is_given_only_to_those_who_ask(
     bridge: Bridge, include: list[ResponseIncludable]
@@ -234,6 +241,7 @@ async def test_encrypted_reasoning_is_given_only_to_those_who_ask(
     assert done.to_dict() == ({**thought, "encrypted_content": "sealed"} if include else thought)
 
 
+@pytest.mark.promise("reasoning.narration.responses")
 async def test_narration_is_an_item_of_its_own_in_a_response(bridge: Bridge) -> None:
     bridge.script(answer(message("Let me see.", phase="commentary"), message("hello", phase="final_answer")))
     response = await bridge.client.responses.create(model=MODEL, input="hi")
@@ -242,6 +250,7 @@ async def test_narration_is_an_item_of_its_own_in_a_response(bridge: Bridge) -> 
     assert said == [("commentary", "Let me see."), ("final_answer", "hello")]
 
 
+@pytest.mark.promise("reasoning.narration.chat")
 async def test_narration_is_on_the_reasoning_side_of_a_chat_completion(bridge: Bridge) -> None:
     bridge.script(answer(message("Let me see.", phase="commentary"), message("hello", phase="final_answer")))
     completion = await bridge.client.chat.completions.create(model=MODEL, messages=HI)
@@ -254,12 +263,14 @@ async def test_narration_is_on_the_reasoning_side_of_a_chat_completion(bridge: B
     }
 
 
+@pytest.mark.promise("chat.several-messages")
 async def test_two_messages_are_one_chat_text_with_a_blank_line_between(bridge: Bridge) -> None:
     bridge.script(answer(message("One."), message("Two.")))
     completion = await bridge.client.chat.completions.create(model=MODEL, messages=HI)
     assert completion.choices[0].message.content == "One.\n\nTwo."
 
 
+@pytest.mark.promise("responses.citations")
 async def test_citations_arrive_in_a_response_and_its_stream(bridge: Bridge) -> None:
     bridge.script(answer(cited("hello"), key="one"), answer(cited("hello"), key="one"))
     response = await bridge.client.responses.create(model=MODEL, input="hi")
@@ -280,12 +291,14 @@ async def test_citations_arrive_in_a_response_and_its_stream(bridge: Bridge) -> 
 CHAT_CITATION = {"type": "url_citation", "url_citation": without(CITATION, "type")}
 
 
+@pytest.mark.promise("chat.citations")
 async def test_citations_arrive_in_a_chat_completion(bridge: Bridge) -> None:
     bridge.script(answer(cited("hello")))
     completion = await bridge.client.chat.completions.create(model=MODEL, messages=HI)
     assert [citation.to_dict() for citation in completion.choices[0].message.annotations or []] == [CHAT_CITATION]
 
 
+@pytest.mark.promise("chat.citations")
 async def test_citations_arrive_in_a_chat_stream(bridge: Bridge) -> None:
     bridge.script(answer(cited("hello")))
     chunks = await bridge.client.chat.completions.create(model=MODEL, messages=HI, stream=True)
@@ -293,6 +306,7 @@ async def test_citations_arrive_in_a_chat_stream(bridge: Bridge) -> None:
     assert [delta["annotations"] for delta in deltas if "annotations" in delta] == [[CHAT_CITATION]]
 
 
+@pytest.mark.promise("reasoning.narration.responses")
 async def test_a_phase_that_the_provider_tells_only_at_the_end_is_told(bridge: Bridge) -> None:
     whole_message = message("hello", phase="final_answer")
     bridge.script(answer(replace(whole_message, opening={**whole_message.opening, "phase": None})))

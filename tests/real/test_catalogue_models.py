@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 from codex_cli_bin import bundled_codex_path
@@ -14,7 +15,8 @@ from tests.real.fidelity_cases import (
     result,
     said,
 )
-from tests.support.gateway import Bridge
+from tests.support.gateway import Bridge, running_bridge
+from turnbridge.codex.protocol.catalog import CATALOG_OVERRIDES
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -39,6 +41,7 @@ def catalogue(home: Path) -> dict[str, JsonObject]:
     return {model["slug"]: model for model in json.loads(printed.stdout)["models"]}
 
 
+@pytest.mark.promise("items.every-model")
 async def test_every_model_sees_only_the_clients_items(bridge: Bridge, tmp_path: Path) -> None:
     models = catalogue(tmp_path)
     assert {model["visibility"] for model in models.values()} == {"list", "hide"}
@@ -64,3 +67,35 @@ async def test_every_model_sees_only_the_clients_items(bridge: Bridge, tmp_path:
         }
         for name, model in models.items()
     }
+
+
+LOOK: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+
+
+async def shown(directory: Path, mode: str) -> dict[str, JsonObject]:
+    """Return what each model is shown, with and without instructions and functions, but for Codex's own ids."""
+    seen: dict[str, JsonObject] = {}
+    async with running_bridge(directory, PROXY_TOOL_MODE=mode) as bridge:
+        for name in (model.id for model in bridge.gateway.pool.workers[0].models):
+            for sent in ({}, {"instructions": "Be kind."}, {"instructions": "Be kind.", "tools": [LOOK]}):
+                bridge.says("ok")
+                answered = await bridge.http.post("/v1/responses", json={"model": name, "input": "hi", **sent})
+                assert answered.status_code == 200
+                body = bridge.seen()
+                for key in ("prompt_cache_key", "client_metadata"):
+                    del body[key]
+                items = cast("list[JsonObject]", body["input"])
+                seen[f"{name} {sorted(sent)}"] = {**body, "input": [{**item, "id": None} for item in items]}
+    return seen
+
+
+@pytest.mark.promise("items.every-model")
+@pytest.mark.parametrize("mode", ["direct", "native"])
+async def test_the_slim_catalogue_changes_nothing_that_a_model_sees(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slim = await shown(tmp_path / "slim", mode)
+    for prose in ("base_instructions", "model_messages"):
+        monkeypatch.delitem(CATALOG_OVERRIDES, prose)
+    assert await shown(tmp_path / "whole", mode) == slim
+    assert len(slim) > 30

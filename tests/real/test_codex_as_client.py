@@ -1,9 +1,10 @@
-"""Codex itself as a client of the gateway: what it does when its provider does not speak WebSocket."""
+"""Codex itself as a client of the gateway: over WebSocket, and over HTTP with the tools that it has by default."""
 
 import asyncio
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import codex_cli_bin
 import pytest
@@ -11,12 +12,28 @@ import structlog
 
 from tests.real.conftest import PATIENCE_S
 from tests.support.gateway import API_KEY, Bridge
-from turnbridge.codex.protocol.encode import SWITCHED_OFF, bare_catalog
+from tests.support.tool_clients import inputs, shown_outputs, threads
+from turnbridge.codex.protocol.catalog import bare_catalog
+from turnbridge.codex.protocol.encode import SWITCHED_OFF
+from turnbridge.scripted_model.replies import JsonObject, Reply, answer, function_call, message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 CODEX = str(codex_cli_bin.bundled_codex_path())
-# As it comes, Codex declares tools that cannot be carried, and asks other hosts for plugins.
+# As it comes, but that it asks no other host for anything.
+DEFAULTS = """
+model = "{model}"
+model_provider = "gateway"
+analytics.enabled = false
+features = {{ apps = false, plugins = false }}
+
+[model_providers.gateway]
+name = "gateway"
+base_url = "{url}/v1"
+env_key = "GATEWAY_KEY"
+wire_api = "responses"
+"""
+# Without tools.
 CONFIG = """
 model = "gpt-5.5"
 model_provider = "gateway"
@@ -34,12 +51,12 @@ supports_websockets = true
 """
 
 
-async def printed(home: Path, *words: str) -> str:
+async def printed(home: Path, *words: str, folder: Path | None = None) -> str:
     """Return what a command of Codex's prints."""
     command = await asyncio.create_subprocess_exec(
         CODEX,
         *words,
-        cwd=home,
+        cwd=folder or home,
         env={"CODEX_HOME": str(home), "HOME": str(home), "PATH": os.environ["PATH"], "GATEWAY_KEY": API_KEY},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -56,17 +73,96 @@ async def printed(home: Path, *words: str) -> str:
     return said.decode()
 
 
-async def test_codex_falls_back_to_http_at_once_when_it_is_refused_a_websocket(bridge: Bridge, tmp_path: Path) -> None:
-    bridge.says("Hello from the model.")
-    catalog = tmp_path / "catalog.json"
-    known = json.loads(await printed(tmp_path, "debug", "models", "--bundled"))
+async def ran(bridge: Bridge, home: Path, *words: str) -> tuple[list[JsonObject], list[JsonObject]]:
+    """Return the items that Codex reports of a turn whose provider is the gateway, and the gateway's log."""
+    catalog = home / "catalog.json"
+    known = json.loads(await printed(home, "debug", "models", "--bundled"))
     catalog.write_text(json.dumps(bare_catalog(known, direct_tools=True)), encoding="utf-8")
     off = ", ".join(f"{name} = false" for name in SWITCHED_OFF)
     config = CONFIG.format(catalog=json.dumps(str(catalog)), features=f"{{{off}}}", url=bridge.url)
-    (tmp_path / "config.toml").write_text(config, encoding="utf-8")
+    (home / "config.toml").write_text(config, encoding="utf-8")
     with structlog.testing.capture_logs() as logs:
-        told = await printed(tmp_path, "exec", "--skip-git-repo-check", "--json", "Say hello.")
-    asked = [(log["method"], log["status"]) for log in logs if log["event"] == "request"]
-    assert asked == [("GET", 426), ("POST", 200)]
+        told = await printed(home, "exec", "--skip-git-repo-check", "--json", *words)
     items = [event["item"] for event in map(json.loads, told.splitlines()) if event["type"] == "item.completed"]
+    return items, [dict(log) for log in logs if log["event"] == "request"]
+
+
+@pytest.mark.promise("websocket.clients", "websocket.warm-up", "websocket.memory")
+async def test_codex_warms_up_and_continues_over_one_websocket(bridge: Bridge, tmp_path: Path) -> None:
+    # A tool of its own that it declares even so, and answers by itself when nobody is there.
+    question = json.dumps({"questions": []})
+    bridge.script(answer(function_call("request_user_input", question)), answer(message("Hello from the model.")))
+    items, logs = await ran(bridge, tmp_path, "Say hello.")
+    # The connection, the warm-up, the turn up to the call, and the rest of it.
+    asked = [(log["method"], log["status"], log["served_by"]) for log in logs]
+    assert asked == [("GET", 101, None), ("POST", 200, None), ("POST", 200, "fresh"), ("POST", 200, "parked")]
     assert [item["text"] for item in items if item["type"] == "agent_message"] == ["Hello from the model."]
+
+
+PATCH = """*** Begin Patch
+*** Add File: hello.txt
++Hello "there" \\ ü
+*** End Patch
+"""
+PATCHED = 'Hello "there" \\ ü\n'
+RUN_UNASKED = "--dangerously-bypass-approvals-and-sandbox"
+SCRIPT = 'text(await tools.exec_command({cmd: "cat hello.txt"}))'
+
+
+async def work_done(bridge: Bridge, tmp_path: Path, model: str, *replies: Reply) -> list[tuple[str, str]]:
+    """Let Codex work in an empty folder; return what it did, and how far that came."""
+    home, folder = tmp_path / "home", tmp_path / "folder"
+    home.mkdir()
+    folder.mkdir()
+    (home / "config.toml").write_text(DEFAULTS.format(model=model, url=bridge.url), encoding="utf-8")
+    bridge.script(*replies)
+    # The only commands are those of this file.
+    told = await printed(home, "exec", "--skip-git-repo-check", RUN_UNASKED, "--json", "Say hello.", folder=folder)
+    assert (folder / "hello.txt").read_text(encoding="utf-8") == PATCHED
+    items = [event["item"] for event in map(json.loads, told.splitlines()) if event["type"] == "item.completed"]
+    return [(item["type"], item.get("aggregated_output", item.get("text", ""))) for item in items]
+
+
+def outputs_shown(bridge: Bridge) -> list[str]:
+    """Return the outputs that the model was shown at last."""
+    shown: Any = inputs(bridge)[-1]
+    return [json.dumps(output, ensure_ascii=False) for output in shown_outputs(shown)]
+
+
+@pytest.mark.promise("tools.codex-cli", "tools.custom", "tools.search")
+async def test_codex_patches_files_and_runs_commands_with_its_default_tools(bridge: Bridge, tmp_path: Path) -> None:
+    done = await work_done(
+        bridge,
+        tmp_path,
+        "gpt-5.5",
+        answer(function_call("apply_patch", {"input": PATCH}, call_id="c1")),
+        answer(function_call("client_exec_command", {"cmd": "cat hello.txt"}, call_id="c2")),
+        answer(function_call("tool_search", {"query": "spawn an agent"}, call_id="c3")),
+        answer(message("Said.")),
+    )
+    assert done == [("file_change", ""), ("command_execution", PATCHED), ("agent_message", "Said.")]
+    patched, printed_file, found = outputs_shown(bridge)
+    assert "Success. Updated the following files:" in patched
+    assert "Hello" in printed_file
+    assert "spawn_agent" in found
+    tools: Any = [request.body["tools"] for request in bridge.model.requests]
+    namespaces = [{tool["name"] for tool in declared if tool["type"] == "namespace"} for declared in tools]
+    assert [len(names) for names in namespaces] == [0, 0, 0, 1]
+    # Only with the tools that it found there is another thread.
+    assert threads(bridge) == 2
+
+
+@pytest.mark.promise("tools.codex-cli", "tools.added")
+async def test_codex_runs_the_scripts_of_a_model_that_writes_some(bridge: Bridge, tmp_path: Path) -> None:
+    patch = f"await tools.apply_patch({json.dumps(PATCH)})"
+    done = await work_done(
+        bridge,
+        tmp_path,
+        "gpt-6.1-sol",
+        answer(function_call("exec", {"input": patch}, call_id="c1")),
+        answer(function_call("exec", {"input": SCRIPT}, call_id="c2")),
+        answer(message("Said.")),
+    )
+    assert done == [("file_change", ""), ("command_execution", PATCHED), ("agent_message", "Said.")]
+    assert "Hello" in outputs_shown(bridge)[1]
+    assert threads(bridge) == 1

@@ -53,13 +53,17 @@ def described(name: str, **known: object) -> dict[str, object]:
         "object": "model",
         "created": 0,
         "owned_by": "codex",
+        "name": name,
         "display_name": name,
         "description": "Named by the configuration; Codex's catalogue does not describe it.",
         "context_window": None,
+        "context_length": None,
         "max_context_window": None,
+        "max_output_tokens": None,
         "reasoning_efforts": [],
         "default_reasoning_effort": None,
         "input_modalities": ["text", "image"],
+        "output_modalities": ["text"],
         "service_tiers": [],
         **known,
     }
@@ -110,6 +114,7 @@ async def ollama(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         yield bridge
 
 
+@pytest.mark.promise("models.configured")
 @pytest.mark.parametrize("asked", [OLLAMA, OLLAMA.lower(), "codex-5"])
 async def test_the_model_sees_its_own_name_and_only_the_clients_items(ollama: Bridge, asked: str) -> None:
     ollama.says("ok")
@@ -120,6 +125,7 @@ async def test_the_model_sees_its_own_name_and_only_the_clients_items(ollama: Br
     assert ollama.seen() == seen_of(OLLAMA, said("developer", "Be kind."), *ITEMS)
 
 
+@pytest.mark.promise("models.configured")
 async def test_what_is_asked_of_it_reaches_it_though_nobody_knows_whether_it_can(ollama: Bridge) -> None:
     ollama.says("ok")
     wishes: JsonObject = {"reasoning": {"effort": "high", "summary": "auto"}, "text": {"verbosity": "low"}}
@@ -129,12 +135,14 @@ async def test_what_is_asked_of_it_reaches_it_though_nobody_knows_whether_it_can
     assert ollama.seen() == seen_of(OLLAMA, said("user", "hi"), **wishes, tools=tools)
 
 
+@pytest.mark.promise("models.configured")
 async def test_it_is_listed_with_what_nobody_knows_left_open(ollama: Bridge) -> None:
     listed = (await ollama.http.get("/v1/models")).json()["data"]
     assert [model for model in listed if model["id"] == OLLAMA] == [described(OLLAMA)]
     assert len(listed) > 1, "the models of the catalogue are still there"
 
 
+@pytest.mark.promise("models.configured")
 @pytest.mark.parametrize("tool_mode", ["auto", "native"])
 async def test_the_model_of_the_users_codex_configuration_is_served(tmp_path: Path, tool_mode: str) -> None:
     config = f'model = "{OPENROUTER}"\nmodel_reasoning_effort = "low"'
@@ -149,6 +157,7 @@ async def test_the_model_of_the_users_codex_configuration_is_served(tmp_path: Pa
     assert [request.body for request in model.requests] == [expected, expected]
 
 
+@pytest.mark.promise("models.default")
 async def test_the_operators_choice_wins_over_the_configuration(tmp_path: Path) -> None:
     async with own_provider(tmp_path, f'model = "{OPENROUTER}"', CODEX_MODEL=OLLAMA) as (http, model):
         chat: JsonObject = {"model": "codex-5", "messages": [{"role": "user", "content": "hi"}]}

@@ -32,6 +32,7 @@ def formatted(**json_schema: Json) -> JsonObject:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "place", **json_schema}}}
 
 
+@pytest.mark.promise("start.demo")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("asked", "wish"),
@@ -54,6 +55,7 @@ async def test_an_answer_in_json_is_one(demo: Bridge, asked: str, wish: JsonObje
     assert isinstance(json.loads(text), dict)
 
 
+@pytest.mark.promise("start.demo")
 async def test_a_call_that_is_required_is_made(demo: Bridge) -> None:
     body = {"model": "gpt-5.5", "messages": [{"role": "user", "content": "Hello"}], "tools": [TOOL]}
     response = await demo.http.post("/v1/chat/completions", json={**body, "tool_choice": "required"})

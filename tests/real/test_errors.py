@@ -63,7 +63,7 @@ def wrong(code: str, *, param: str | None = None, words: str = "No, says the pro
 
 
 TOO_LONG = wrong("context_length_exceeded", param="input", words="This model's maximum context length is")
-LOGIN = Told(401, "authentication_error", openai.AuthenticationError, "codex_login_required", words="codex login")
+LOGIN = Told(401, "authentication_error", openai.AuthenticationError, "codex_login_required", words="turnbridge login")
 TOO_FAST = Told(429, "rate_limit_error", openai.RateLimitError, "rate_limit_exceeded", retry_after="5", words="429")
 USED_UP = Told(429, "insufficient_quota", openai.RateLimitError, "insufficient_quota", words="Quota exceeded")
 BROKEN = Told(502, "server_error", openai.InternalServerError, "upstream_error")
@@ -123,6 +123,14 @@ FAILURES: dict[str, tuple[Reply, Told]] = {
 }
 
 
+@pytest.mark.promise(
+    "responses.sdks",
+    "streaming.headers-wait",
+    "errors.before-output",
+    "errors.retry-after",
+    "errors.providers-words",
+    "errors.context-length",
+)
 @pytest.mark.parametrize(("reply", "told"), FAILURES.values(), ids=FAILURES.keys())
 @BOTH_APIS
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -150,6 +158,15 @@ AFTER_OUTPUT: dict[str, tuple[list[Beat], str]] = {
 }
 
 
+# The codes of a failed response are few.
+LISTED = {
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    "insufficient_quota": "rate_limit_exceeded",
+    "context_length_exceeded": "invalid_prompt",
+}
+
+
+@pytest.mark.promise("errors.after-output.responses", "errors.failed-codes")
 @pytest.mark.parametrize(("ending", "code"), AFTER_OUTPUT.values(), ids=AFTER_OUTPUT.keys())
 async def test_a_failure_after_output_ends_a_response_stream_as_failed(
     bridge: Bridge, ending: list[Beat], code: str
@@ -174,7 +191,8 @@ async def test_a_failure_after_output_ends_a_response_stream_as_failed(
     assert told == {"type": "error", "sequence_number": 8, **said, "error": {**said, "type": IsStr(min_length=1)}}
     assert told["message"]
     assert isinstance(response, dict)
-    assert (response["status"], response["error"]) == ("failed", {"code": code, "message": told["message"]})
+    listed = LISTED.get(code, "server_error")
+    assert (response["status"], response["error"]) == ("failed", {"code": listed, "message": told["message"]})
     assert response["output"] == [
         {
             "type": "message",
@@ -186,6 +204,7 @@ async def test_a_failure_after_output_ends_a_response_stream_as_failed(
     ]
 
 
+@pytest.mark.promise("errors.after-output.responses")
 async def test_the_sdk_raises_what_ends_a_response_stream(bridge: Bridge) -> None:
     """It does so at an `error` inside an event, and at nothing else: an answer that broke off would look whole."""
     first_was_read = asyncio.Event()
@@ -204,6 +223,7 @@ async def test_the_sdk_raises_what_ends_a_response_stream(bridge: Bridge) -> Non
     assert types[-1] == "response.output_item.done"
 
 
+@pytest.mark.promise("errors.after-output.chat")
 @pytest.mark.parametrize(("ending", "code"), AFTER_OUTPUT.values(), ids=AFTER_OUTPUT.keys())
 async def test_a_failure_after_output_ends_a_chat_stream_in_an_error_and_no_done(
     bridge: Bridge, ending: list[Beat], code: str
@@ -228,6 +248,7 @@ async def test_a_failure_after_output_ends_a_chat_stream_in_an_error_and_no_done
     assert last == {"error": {**told, "param": "input" if code == "context_length_exceeded" else None}}
 
 
+@pytest.mark.promise("chat.sdks", "errors.after-output.chat")
 async def test_the_sdk_raises_the_error_of_a_chat_stream_with_its_code(bridge: Bridge) -> None:
     first_was_read = asyncio.Event()
     bridge.script(begun_and_then(first_was_read, [failed("rate_limit_exceeded", "Too fast.")]))
@@ -240,6 +261,7 @@ async def test_the_sdk_raises_the_error_of_a_chat_stream_with_its_code(bridge: B
     assert (caught.value.code, caught.value.type) == ("rate_limit_exceeded", "rate_limit_error")
 
 
+@pytest.mark.promise("errors.not-streamed")
 @BOTH_APIS
 async def test_a_failure_after_output_is_a_status_for_those_who_do_not_stream(bridge: Bridge, path: str) -> None:
     bridge.script(StreamReply(steps=(created(), message("begun"), failed("rate_limit_exceeded", "Too fast."))))
@@ -253,6 +275,7 @@ CUT_SHORT = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.promise("chat.finish-reason", "responses.incomplete")
 @pytest.mark.parametrize("text", ["", "begun"], ids=["before output", "after output"])
 @CUT_SHORT
 async def test_an_answer_that_the_provider_cut_short_is_incomplete(
@@ -268,6 +291,7 @@ async def test_an_answer_that_the_provider_cut_short_is_incomplete(
     assert (choice.finish_reason, choice.message.content) == (finish_reason, text)
 
 
+@pytest.mark.promise("responses.incomplete")
 @pytest.mark.parametrize("text", ["", "begun"], ids=["before output", "after output"])
 @CUT_SHORT
 async def test_a_stream_that_the_provider_cut_short_ends_as_incomplete(
@@ -295,6 +319,7 @@ async def hasty(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object)
         yield running
 
 
+@pytest.mark.promise("streaming.headers-wait")
 @BOTH_APIS
 async def test_a_silent_model_gets_its_headers_after_the_hold_and_its_failure_in_the_stream(
     hasty: Bridge, path: str
@@ -312,6 +337,7 @@ async def test_a_silent_model_gets_its_headers_after_the_hold_and_its_failure_in
     assert error["code"] == "rate_limit_exceeded"
 
 
+@pytest.mark.promise("streaming.headers-wait")
 async def test_a_model_that_speaks_after_the_hold_is_heard_whole(hasty: Bridge) -> None:
     headers_came = asyncio.Event()
     hasty.script(answer(Wait(gate=headers_came), message("hello", pieces=["hel", "lo"])))
@@ -323,6 +349,7 @@ async def test_a_model_that_speaks_after_the_hold_is_heard_whole(hasty: Bridge) 
     assert [event.delta for event in read if event.type == "response.output_text.delta"] == ["hel", "lo"]
 
 
+@pytest.mark.promise("errors.body-limit")
 async def test_a_body_over_the_limit_is_refused(hasty: Bridge) -> None:
     hasty.script()
     with pytest.raises(openai.APIStatusError) as caught:
@@ -402,6 +429,7 @@ MALFORMED: list[tuple[str, bytes, str | None, str | None]] = [
 ]
 
 
+@pytest.mark.promise("reasoning.effort.unknown", "tools.objects", "errors.shape", "errors.malformed")
 @pytest.mark.parametrize(
     ("path", "body", "code", "param"), MALFORMED, ids=[f"{c[0]} {c[2]} {c[3]} {i}" for i, c in enumerate(MALFORMED)]
 )
@@ -415,6 +443,7 @@ async def test_a_malformed_request_is_told_what_is_wrong_and_where(
     assert bridge.model.requests == []
 
 
+@pytest.mark.promise("models.unknown")
 @BOTH_APIS
 async def test_an_unknown_model_is_not_found_and_its_neighbours_are_named(bridge: Bridge, path: str) -> None:
     bridge.script()
@@ -433,6 +462,7 @@ def begun_and_then(gate: asyncio.Event, ending: list[Beat]) -> StreamReply:
     return StreamReply(steps=(created(), *beats, Wait(gate=gate), *ending))
 
 
+@pytest.mark.promise("items.uncarried")
 @pytest.mark.parametrize("depth", [140, 500])
 async def test_an_item_that_codex_cannot_read_is_refused_at_once(bridge: Bridge, depth: int) -> None:
     bridge.script()

@@ -10,6 +10,8 @@ from tests.real.fidelity_cases import (
     CASES,
     CUSTOM_CALL,
     CUSTOM_RESULT,
+    FOUND_BY_PROVIDER,
+    SHELL_CALL,
     Case,
     call,
     result,
@@ -104,6 +106,26 @@ def requests() -> list[object]:
     ]
 
 
+@pytest.mark.promise(
+    "items.exact",
+    "items.instructions",
+    "items.system-messages",
+    "items.history",
+    "items.refusals",
+    "items.names",
+    "items.namespaces",
+    "items.fields",
+    "items.long",
+    "items.markup",
+    "parameters.verbosity",
+    "parameters.service-tier",
+    "parameters.metadata",
+    "structured.enforced",
+    "reasoning.effort",
+    "reasoning.summary",
+    "reasoning.chat",
+    "tools.replay.unknown-calls",
+)
 @pytest.mark.parametrize(("route", "body", "case"), requests())
 async def test_the_model_sees_exactly_what_the_client_sent(
     bridge: Bridge, route: str, body: JsonObject, case: Case
@@ -122,6 +144,7 @@ async def test_the_model_sees_exactly_what_the_client_sent(
     )
 
 
+@pytest.mark.promise("items.exact")
 async def test_a_streamed_request_reaches_the_model_like_any_other(bridge: Bridge) -> None:
     bridge.says("ok")
     sent: JsonObject = {"model": MODEL, "stream": True, "input": "hi"}
@@ -131,6 +154,7 @@ async def test_a_streamed_request_reaches_the_model_like_any_other(bridge: Bridg
     )
 
 
+@pytest.mark.promise("items.given-back", "reasoning.given-back")
 async def test_what_the_sdk_got_from_responses_goes_back_to_the_model_as_it_was(bridge: Bridge) -> None:
     bridge.script(
         answer(
@@ -163,6 +187,7 @@ async def test_what_the_sdk_got_from_responses_goes_back_to_the_model_as_it_was(
     ]
 
 
+@pytest.mark.promise("items.given-back")
 async def test_what_the_sdk_got_from_chat_goes_back_to_the_model(bridge: Bridge) -> None:
     bridge.script(answer(reasoning(["Two and two."]), message("It is 4.")), answer(message("It is 6.")))
     first = await bridge.client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "2 + 2?"}])
@@ -181,6 +206,7 @@ async def test_what_the_sdk_got_from_chat_goes_back_to_the_model(bridge: Bridge)
     ]
 
 
+@pytest.mark.promise("items.uncarried", "items.pairs")
 @pytest.mark.parametrize(
     ("items", "param"),
     [
@@ -191,6 +217,14 @@ async def test_what_the_sdk_got_from_chat_goes_back_to_the_model(bridge: Bridge)
         pytest.param([CUSTOM_CALL, result("c1", "42")], "input", id="a custom call with an output of another kind"),
         pytest.param([{"type": "message", "role": "tool", "content": "a"}], "input[0].role", id="an unknown role"),
         pytest.param([{"type": "unheard_of"}], "input[0].type", id="an unknown item"),
+        *(
+            pytest.param([{"type": kind, "id": "x", "call_id": "c1"}], "input[0].type", id=kind)
+            for kind in ("compaction_trigger", "local_shell_call_output", "shell_call", "apply_patch_call", "mcp_call")
+        ),
+        pytest.param([SHELL_CALL], "input", id="a shell call without its output"),
+        pytest.param([FOUND_BY_PROVIDER[0]], "input", id="a search for tools without its output"),
+        pytest.param([FOUND_BY_PROVIDER[1]], "input", id="the output of a search for tools without it"),
+        pytest.param([{"type": "compaction"}], "input", id="an item that Codex cannot read"),
     ],
 )
 async def test_what_codex_would_drop_or_invent_is_refused(bridge: Bridge, items: list[Json], param: str) -> None:

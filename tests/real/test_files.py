@@ -58,6 +58,7 @@ def question(route: str, part: JsonObject) -> JsonObject:
 ROUTES = {"responses": "/v1/responses", "chat": "/v1/chat/completions"}
 
 
+@pytest.mark.promise("media.file.text", "media.file.pdf")
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(
     ("data", "filename", "seen"),
@@ -86,6 +87,7 @@ async def test_a_file_reaches_the_model_as_text_in_its_place(
             pytest.fail(f"The model saw {other}")
 
 
+@pytest.mark.promise("media.file.text")
 async def test_a_file_in_the_output_of_a_function_reaches_the_model_as_text(bridge: Bridge) -> None:
     bridge.says("ok")
     part = file_part("responses", file_data=encoded("buy milk"), filename="list.txt")
@@ -101,6 +103,7 @@ async def test_a_file_in_the_output_of_a_function_reaches_the_model_as_text(brid
             pytest.fail(f"The model saw {other}")
 
 
+@pytest.mark.promise("media.file.uploaded", "media.uncarried")
 @pytest.mark.parametrize(
     ("source", "code"),
     [
@@ -121,6 +124,7 @@ async def test_a_file_that_cannot_be_carried_is_refused_and_named(
     assert await refusal(bridge, "chat", file_part("chat", **source)) == (code, "messages[0].content[1]")
 
 
+@pytest.mark.promise("media.fetch.bounds")
 async def test_a_file_beyond_what_one_request_may_bring_in_is_refused_and_named(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +134,7 @@ async def test_a_file_beyond_what_one_request_may_bring_in_is_refused_and_named(
     assert await refusal(bridge, "responses", file_part("responses", **part)) == refused
 
 
+@pytest.mark.promise("media.uncarried")
 @pytest.mark.parametrize(
     ("route", "part", "param"),
     [

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from soak.patience import until
 from tests.support.gateway import API_KEY, Bridge, running_bridge
+from tests.support.waiting import until
 from turnbridge.codex.process.thread import CodexThread
 from turnbridge.scripted_model.replies import (
     Hangup,
@@ -158,6 +158,7 @@ CASES: dict[str, tuple[str, JsonObject, Reply, int]] = {
 }
 
 
+@pytest.mark.promise("limits.memory")
 @pytest.mark.parametrize("case", CASES)
 async def test_nothing_of_a_finished_request_is_left(keeping: Bridge, case: str) -> None:
     path, wishes, reply, status = CASES[case]
@@ -167,6 +168,7 @@ async def test_nothing_of_a_finished_request_is_left(keeping: Bridge, case: str)
     await all_freed(keeping)
 
 
+@pytest.mark.promise("limits.memory")
 async def test_nothing_is_left_of_a_request_that_failed_for_everyone_who_asked(keeping: Bridge) -> None:
     keeping.model.respond = lambda _: error_reply(400, "no")
     told = await send(keeping, CHAT, asked(CHAT), key="once")
@@ -174,6 +176,7 @@ async def test_nothing_is_left_of_a_request_that_failed_for_everyone_who_asked(k
     await all_freed(keeping)
 
 
+@pytest.mark.promise("limits.memory")
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
 async def test_nothing_is_left_of_a_request_whose_client_left(keeping: Bridge, path: str) -> None:
     endless = answer(message(ENDLESS, pieces=[ENDLESS, Wait(gate=asyncio.Event())]))
@@ -182,6 +185,7 @@ async def test_nothing_is_left_of_a_request_whose_client_left(keeping: Bridge, p
     await all_freed(keeping)
 
 
+@pytest.mark.promise("limits.memory")
 async def test_nothing_is_left_of_the_rounds_of_a_conversation(keeping: Bridge) -> None:
     """A turn waits for the output of a call, is resumed, and its thread is then kept for the next question."""
     tools: JsonObject = {"tools": [{"type": "function", "function": LOOK}]}
@@ -205,6 +209,7 @@ async def test_nothing_is_left_of_the_rounds_of_a_conversation(keeping: Bridge) 
         await all_freed(keeping)
 
 
+@pytest.mark.promise("limits.memory")
 async def test_a_codex_that_was_killed_is_freed_with_the_request_that_it_ran(
     tmp_path: Path, started_before: Path
 ) -> None:

@@ -127,18 +127,21 @@ def told(model: ScriptedModel) -> Json:
             pytest.fail(f"The model was asked {other}")
 
 
+@pytest.mark.promise("safety.built-ins")
 @pytest.mark.parametrize("name", FUNCTIONS)
 async def test_a_function_of_codex_is_not_there(bridge: Bridge, target: Path, name: str) -> None:
     events = await streamed(bridge, function_call(name, FUNCTIONS[name]), target)
     assert (ending(events), told(bridge.model)) == (DONE, f"unsupported call: {name}")
 
 
+@pytest.mark.promise("safety.built-ins")
 @pytest.mark.parametrize(("name", "written"), CUSTOM_TOOLS)
 async def test_a_custom_tool_of_codex_is_not_there(bridge: Bridge, target: Path, name: str, written: str) -> None:
     events = await streamed(bridge, custom_tool_call(name, written), target)
     assert (ending(events), told(bridge.model)) == (DONE, f"unsupported custom tool call: {name}")
 
 
+@pytest.mark.promise("safety.built-ins")
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item["type"])
 async def test_a_call_of_another_kind_does_nothing(bridge: Bridge, target: Path, item: JsonObject) -> None:
     call = OutputItem(item={"id": None, "status": "completed", **item}, opening={})
@@ -146,6 +149,7 @@ async def test_a_call_of_another_kind_does_nothing(bridge: Bridge, target: Path,
     assert ending(events) in (DONE, NOTHING)
 
 
+@pytest.mark.promise("safety.scripts")
 async def test_a_script_of_a_model_that_calls_tools_from_scripts_finds_no_tool_and_no_module(
     tmp_path: Path, target: Path
 ) -> None:
@@ -221,6 +225,7 @@ def command(traps: Traps) -> tuple[Reply, Reply]:
     return answer(call), answer(message("Done."))
 
 
+@pytest.mark.promise("safety.surroundings")
 async def test_codex_alone_falls_into_every_trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedModel(in_order(), record=True) as model:
         traps = set_traps(tmp_path, model.base_url)
@@ -271,6 +276,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         yield Served(traps=traps, model=model, response=answered.json())
 
 
+@pytest.mark.promise("start.own-home", "safety.surroundings")
 async def test_behind_the_gateway_it_falls_into_none(served: Served) -> None:
     assert served.response["status"] == "completed"
     first = served.model.requests[0].body
@@ -279,11 +285,13 @@ async def test_behind_the_gateway_it_falls_into_none(served: Served) -> None:
     assert served.traps.sprung() == set()
 
 
+@pytest.mark.promise("start.own-home")
 async def test_the_users_choice_of_an_effort_counts_and_the_answer_says_so(served: Served) -> None:
     assert served.model.requests[0].body["reasoning"] == {"effort": "high"}
     assert served.response["reasoning"] == {"effort": "high", "summary": None}
 
 
+@pytest.mark.promise("safety.connections")
 async def test_the_users_choice_against_analytics_counts(served: Served) -> None:
     match served.model.requests[0].body["client_metadata"]:
         case {"x-codex-turn-metadata": str(metadata)}:

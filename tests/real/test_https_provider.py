@@ -82,6 +82,7 @@ async def asking(data_dir: Path, certificate: trustme.LeafCert) -> AsyncIterator
         yield client
 
 
+@pytest.mark.promise("start.certificates")
 async def test_a_provider_of_an_authority_that_codex_is_told_of_is_reached(
     authority: trustme.CA, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ async def test_a_provider_of_an_authority_that_codex_is_told_of_is_reached(
     assert completion.choices[0].message.content == "Hello over https."
 
 
+@pytest.mark.promise("start.certificates")
 async def test_a_provider_that_cannot_be_trusted_is_a_failure_that_says_so(tmp_path: Path) -> None:
     stranger = trustme.CA().issue_cert("127.0.0.1")
 

@@ -29,6 +29,7 @@ PATIENCE_S = 25
 """Far longer than anything here takes; less than the test's own limit, so that a failure names its place."""
 
 
+@pytest.mark.promise("limits.idempotency")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @BOTH_APIS
 async def test_a_repeat_gets_the_very_same_answer_and_the_model_is_asked_once(
@@ -49,6 +50,7 @@ async def test_a_repeat_gets_the_very_same_answer_and_the_model_is_asked_once(
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "idempotency_key_reused")
 
 
+@pytest.mark.promise("limits.idempotency")
 async def test_what_is_created_is_created_once(bridge: Bridge) -> None:
     key = {"idempotency-key": "create"}
     first, again = [await bridge.http.post("/v1/conversations", json={}, headers=key) for _ in range(2)]
@@ -60,6 +62,7 @@ async def test_what_is_created_is_created_once(bridge: Bridge) -> None:
     assert len((await bridge.http.get(items)).json()["data"]) == 1
 
 
+@pytest.mark.promise("limits.idempotency")
 @BOTH_APIS
 async def test_a_client_whose_connection_broke_joins_the_stream_from_its_beginning(bridge: Bridge, path: str) -> None:
     dropped = bridge.model.dropped
@@ -80,6 +83,7 @@ async def test_a_client_whose_connection_broke_joins_the_stream_from_its_beginni
     assert (len(bridge.model.requests), bridge.model.dropped) == (1, dropped)
 
 
+@pytest.mark.promise("limits.idempotency")
 async def test_the_turn_is_interrupted_when_the_last_client_leaves(bridge: Bridge) -> None:
     dropped = bridge.model.dropped
     bridge.script(answer(message("begun", pieces=["begun", Wait(gate=asyncio.Event())])))
@@ -96,6 +100,7 @@ async def test_the_turn_is_interrupted_when_the_last_client_leaves(bridge: Bridg
     assert (again.headers.get(MARK), again.json()["choices"][0]["message"]["content"]) == (None, "anew")
 
 
+@pytest.mark.promise("limits.key-turns", "limits.rate")
 async def test_a_key_that_goes_too_far_is_told_so_as_the_sdk_understands_it(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_KEY_MAX_TURNS=1, PROXY_RATE_LIMIT="2/hour") as bridge:
         gate = asyncio.Event()

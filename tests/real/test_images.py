@@ -22,8 +22,8 @@ from tests.real.fidelity_cases import (
 )
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge import bootstrap
+from turnbridge.media.fetch import Endpoint, GuardedFetcher
 from turnbridge.media.loader import HttpMediaLoader
-from turnbridge.media.ssrf_guard import Endpoint
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -102,6 +102,7 @@ async def refusal(bridge: Bridge, route: str, body: JsonObject) -> tuple[str, st
     return error["code"], error["param"]
 
 
+@pytest.mark.promise("media.image.data-url")
 @pytest.mark.parametrize(
     "url",
     [
@@ -114,11 +115,13 @@ async def test_an_image_reaches_the_model_byte_for_byte(bridge: Bridge, url: str
     assert await shown(bridge, image(url)) == (image(url), None)
 
 
+@pytest.mark.promise("media.image.data-url")
 async def test_codex_shows_a_gif_as_png(bridge: Bridge) -> None:
     part, ignored = await shown(bridge, image(data_url(GIF, "image/gif")))
     assert (size_of(part), ignored) == ((1, 1), None)
 
 
+@pytest.mark.promise("media.image.true-type")
 @pytest.mark.parametrize(
     "url",
     [
@@ -130,17 +133,20 @@ async def test_an_image_called_by_a_wrong_name_is_shown_under_its_own(bridge: Br
     assert await shown(bridge, image(url)) == (image(data_url(png(3, 2))), None)
 
 
+@pytest.mark.promise("media.image.detail")
 @pytest.mark.parametrize("detail", ["auto", "high", "original"])
 async def test_the_detail_is_kept(bridge: Bridge, detail: str) -> None:
     part = image(data_url(png(3, 2)), detail=detail)
     assert await shown(bridge, part) == (part, None)
 
 
+@pytest.mark.promise("media.image.detail")
 async def test_a_low_detail_is_named_as_ignored_and_the_image_is_shown(bridge: Bridge) -> None:
     low = image(data_url(png(3, 2)), detail="low")
     assert await shown(bridge, low) == (image(data_url(png(3, 2))), "input[0].content[0].detail")
 
 
+@pytest.mark.promise("items.fields")
 async def test_a_low_detail_in_the_output_of_a_custom_tool_is_named_as_ignored_too(bridge: Bridge) -> None:
     bridge.says("ok")
     output: JsonObject = {**TOOL_OUTPUT, "output": [image(data_url(png(3, 2)), detail="low")]}
@@ -153,6 +159,7 @@ async def test_a_low_detail_in_the_output_of_a_custom_tool_is_named_as_ignored_t
             pytest.fail(f"The model saw {other}")
 
 
+@pytest.mark.promise("media.image.detail")
 async def test_codex_scales_a_large_image_down_unless_its_detail_is_original(bridge: Bridge) -> None:
     large = data_url(png(WIDE, 8))
     scaled, _ = await shown(bridge, image(large, detail="high"))
@@ -173,6 +180,7 @@ def size_of(part: Json) -> tuple[int, int]:
             pytest.fail(f"Not an image: {part}")
 
 
+@pytest.mark.promise("media.image.broken")
 @pytest.mark.parametrize(
     ("items", "param"),
     [
@@ -191,12 +199,14 @@ async def test_a_broken_image_is_refused_and_named(bridge: Bridge, items: list[J
     assert await refusal(bridge, "responses", {"input": items}) == ("invalid_image", param)
 
 
+@pytest.mark.promise("media.image.broken")
 async def test_a_broken_image_among_others_is_named_in_the_words_of_the_chat_route(bridge: Bridge) -> None:
     parts: list[Json] = [{"type": "image_url", "image_url": {"url": part["image_url"]}} for part in (DOT, BROKEN)]
     sent: JsonObject = {"messages": [{"role": "user", "content": parts}]}
     assert await refusal(bridge, "chat/completions", sent) == ("invalid_image", "messages[0].content[1]")
 
 
+@pytest.mark.promise("media.image.true-type", "media.file.uploaded")
 @pytest.mark.parametrize(
     ("part", "code"),
     [
@@ -218,6 +228,7 @@ async def test_what_is_no_image_that_may_be_shown_is_refused(bridge: Bridge, par
     assert await refusal(bridge, "responses", sent) == (code, "input[0].content[1]")
 
 
+@pytest.mark.promise("media.image.https")
 async def test_an_image_behind_an_https_url_is_fetched_and_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,8 +249,8 @@ async def test_an_image_behind_an_https_url_is_fetched_and_shown(
     async def resolve(_host: str, _port: int) -> Sequence[Endpoint]:
         return [here]
 
-    loader = partial(HttpMediaLoader, resolver=resolve, allowed=lambda address: address == LOOPBACK, ssl_context=trust)
-    monkeypatch.setattr(bootstrap, "HttpMediaLoader", loader)
+    fetcher = GuardedFetcher(resolver=resolve, allowed=lambda address: address == LOOPBACK, ssl_context=trust)
+    monkeypatch.setattr(bootstrap, "HttpMediaLoader", partial(HttpMediaLoader, fetcher=fetcher))
     async with running_bridge(tmp_path) as bridge:
         part = image("https://images.example/a.png", detail="high")
         assert await shown(bridge, part) == (image(data_url(picture), detail="high"), None)

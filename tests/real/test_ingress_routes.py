@@ -1,5 +1,7 @@
 """The HTTP side of the whole gateway: routes, probes, request ids, CORS, metrics."""
 
+import re
+
 import httpx2
 import openai
 import pytest
@@ -8,7 +10,7 @@ from dirty_equals import IsStr
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge
-from turnbridge.api.unserved import REASONS
+from turnbridge.api.unserved import UNSERVED
 from turnbridge.scripted_model.replies import (
     JsonObject,
     Usage,
@@ -28,6 +30,7 @@ ASK: dict[str, JsonObject] = {
 FRESH_ID = IsStr(regex="req_[0-9a-f]{32}")
 
 
+@pytest.mark.promise("ingress.routes")
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 async def test_every_route_is_served_with_and_without_v1(bridge: Bridge, prefix: str) -> None:
     bridge.script(answer(message("hello")), answer(message("hello")))
@@ -45,57 +48,75 @@ async def test_every_route_is_served_with_and_without_v1(bridge: Bridge, prefix:
     ]
 
 
+@pytest.mark.promise("ingress.unserved")
 @pytest.mark.parametrize("prefix", ["", "/v1"])
-@pytest.mark.parametrize("path", REASONS)
+@pytest.mark.parametrize("path", UNSERVED)
 async def test_what_only_openai_can_serve_is_refused_with_the_reason(bridge: Bridge, prefix: str, path: str) -> None:
-    response = await bridge.http.post(f"{prefix}{path}", json={})
-    assert (response.status_code, response.json()["error"]) == (
-        404,
-        {
-            "message": f"{prefix}{path} is not served here. {REASONS[path]}",
-            "type": "invalid_request_error",
-            "param": None,
-            "code": "not_found",
-        },
-    )
+    refused = [
+        await bridge.http.post(f"{prefix}{path}", json={}),
+        await bridge.http.get(f"{prefix}{path}/some_id/content"),
+    ]
+    assert [(each.status_code, each.json()["error"]) for each in refused] == [
+        (
+            404,
+            {
+                "message": IsStr(regex=rf"{method} {prefix}{path}\S* is not served here\. {re.escape(UNSERVED[path])}"),
+                "type": "invalid_request_error",
+                "param": None,
+                "code": "not_served",
+            },
+        )
+        for method in ("POST", "GET")
+    ]
 
 
 HANDSHAKE = {
     "connection": "Upgrade",
     "upgrade": "websocket",
     "sec-websocket-version": "13",
-    "sec-websocket-key": "eA==",
+    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/responses"])
-async def test_a_websocket_is_refused_with_what_is_served_instead(bridge: Bridge, path: str) -> None:
+@pytest.mark.promise("ingress.websockets")
+async def test_a_websocket_is_refused_on_a_route_that_does_not_serve_it(bridge: Bridge) -> None:
+    route = "/v1/responses/{response_id}/cancel"
     with structlog.testing.capture_logs() as logs:
-        response = await bridge.http.get(path, headers=HANDSHAKE)
+        response = await bridge.http.get(route.format(response_id="resp_1"), headers=HANDSHAKE)
     assert (response.status_code, response.headers["upgrade"], response.headers["connection"]) == (
         426,
         "HTTP/1.1",
         "upgrade",
     )
     assert response.json()["error"] == {
-        "message": f"WebSockets are not served here. Send the same over HTTP: POST {path}, with `stream`.",
+        "message": f"WebSockets are served on /v1/responses only. Send the same over HTTP: POST {route}.",
         "type": "invalid_request_error",
         "param": None,
         "code": "websocket_not_served",
     }
-    assert [(log["route"], log["status"]) for log in logs if log["event"] == "request"] == [(path, 426)]
+    assert [(log["route"], log["status"]) for log in logs if log["event"] == "request"] == [(route, 426)]
 
 
+@pytest.mark.promise("websocket.handshake")
+async def test_a_handshake_that_is_not_valid_is_refused(bridge: Bridge) -> None:
+    response = await bridge.http.get("/v1/responses", headers={**HANDSHAKE, "sec-websocket-version": "8"})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_handshake")
+
+
+@pytest.mark.promise("websocket.handshake", "ingress.key")
 async def test_a_websocket_without_the_key_is_refused_like_anything_else(bridge: Bridge) -> None:
     response = await bridge.http.get("/v1/responses", headers={**HANDSHAKE, "authorization": "Bearer wrong"})
     assert (response.status_code, "upgrade" in response.headers) == (401, False)
 
 
+@pytest.mark.promise("ingress.unknown-routes")
 async def test_a_get_without_a_handshake_is_still_not_allowed(bridge: Bridge) -> None:
     response = await bridge.http.get("/v1/responses")
     assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
+    assert response.headers["allow"] == "POST"
 
 
+@pytest.mark.promise("ingress.log")
 @pytest.mark.parametrize("path", ASK)
 async def test_a_request_that_is_refused_is_logged_with_what_it_asked_for(bridge: Bridge, path: str) -> None:
     wrong = {**ASK[path], "stream": True, "tools": [{"type": "code_interpreter"}]}
@@ -105,6 +126,7 @@ async def test_a_request_that_is_refused_is_logged_with_what_it_asked_for(bridge
     assert (line["model"], line["stream"], line["error_code"]) == (MODEL, True, "unsupported_tool")
 
 
+@pytest.mark.promise("models.retrieve")
 async def test_the_sdk_lists_the_models_and_retrieves_each(bridge: Bridge) -> None:
     listed = [model async for model in bridge.client.models.list()]
     assert MODEL in [model.id for model in listed]
@@ -112,6 +134,7 @@ async def test_the_sdk_lists_the_models_and_retrieves_each(bridge: Bridge) -> No
         assert await bridge.client.models.retrieve(model.id) == model
 
 
+@pytest.mark.promise("ingress.probes")
 @pytest.mark.parametrize(
     ("path", "state"),
     [
@@ -126,6 +149,7 @@ async def test_probes_need_no_key(bridge: Bridge, path: str, state: JsonObject) 
     assert (response.status_code, response.json()) == (200, state)
 
 
+@pytest.mark.promise("ingress.request-id")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("path", ASK)
 async def test_a_clients_request_id_comes_back(bridge: Bridge, path: str, stream: bool) -> None:
@@ -136,6 +160,7 @@ async def test_a_clients_request_id_comes_back(bridge: Bridge, path: str, stream
     assert (response.status_code, response.headers["x-request-id"]) == (200, "mine-1")
 
 
+@pytest.mark.promise("ingress.request-id")
 async def test_every_answer_has_a_request_id_that_the_sdk_can_tell(bridge: Bridge) -> None:
     bridge.script(answer(message("hello")), answer(message("hello")), error_reply(429, "Too fast."))
     response = await bridge.client.responses.create(model=MODEL, input="hi")
@@ -149,6 +174,7 @@ async def test_every_answer_has_a_request_id_that_the_sdk_can_tell(bridge: Bridg
     assert len(set(ids)) == 4
 
 
+@pytest.mark.promise("ingress.key")
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/responses"), ("POST", "/chat/completions"), ("GET", "/models")]
 )
@@ -160,13 +186,14 @@ async def test_a_wrong_key_is_an_authentication_error(bridge: Bridge, method: st
     assert (caught.value.type, caught.value.code) == ("invalid_request_error", "invalid_api_key")
 
 
+@pytest.mark.promise("ingress.unknown-routes")
 @pytest.mark.parametrize(
     ("method", "path", "status", "code", "allow"),
     [
         ("PUT", "/v1/chat/completions", 405, "method_not_allowed", "GET, HEAD, POST"),
-        ("DELETE", "/v1/responses", 405, "method_not_allowed", "POST"),
+        ("DELETE", "/v1/responses", 405, "method_not_allowed", "GET, HEAD, POST"),
         ("POST", "/v1/models", 405, "method_not_allowed", "GET, HEAD"),
-        ("POST", "/v1/audio/speech", 404, "not_found", None),
+        ("POST", "/v1/audio/speech", 404, "not_served", None),
         ("GET", "/", 404, "not_found", None),
     ],
 )
@@ -185,6 +212,7 @@ STAINLESS = (
 )
 
 
+@pytest.mark.promise("ingress.cors.preflight")
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/models"])
 async def test_obsidian_may_preflight_with_the_sdks_headers_and_no_key(bridge: Bridge, path: str) -> None:
     async with httpx2.AsyncClient(base_url=bridge.url) as electron:
@@ -207,6 +235,7 @@ async def test_obsidian_may_preflight_with_the_sdks_headers_and_no_key(bridge: B
     }
 
 
+@pytest.mark.promise("ingress.cors.preflight")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_obsidian_may_read_the_answer_and_what_its_headers_say(bridge: Bridge, stream: bool) -> None:
     bridge.says("hello")
@@ -222,6 +251,7 @@ async def test_obsidian_may_read_the_answer_and_what_its_headers_say(bridge: Bri
     assert exposed >= told
 
 
+@pytest.mark.promise("ingress.cors")
 async def test_another_page_may_not_even_preflight(bridge: Bridge) -> None:
     response = await bridge.http.options(
         "/v1/responses", headers={"origin": "https://example.com", "access-control-request-method": "POST"}
@@ -250,6 +280,7 @@ async def counted(bridge: Bridge) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
+@pytest.mark.promise("ingress.metrics")
 async def test_metrics_count_requests_times_tokens_and_errors(bridge: Bridge) -> None:
     usage = Usage(input_tokens=100, cached_tokens=40, output_tokens=50, reasoning_tokens=20)
     bridge.script(answer(message("hello"), usage=usage), error_reply(429, "Too fast."))

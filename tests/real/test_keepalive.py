@@ -77,6 +77,7 @@ async def lines_until(lines: AsyncIterator[str], mark: str, count: int) -> list[
     raise AssertionError(f"The stream ended without {mark!r}: {seen}")
 
 
+@pytest.mark.promise("limits.keepalive")
 async def test_a_chat_stream_has_comments_while_the_model_is_silent_and_none_after(quick: Bridge) -> None:
     gate = asyncio.Event()
     quick.script(silent_first(gate))
@@ -91,6 +92,7 @@ async def test_a_chat_stream_has_comments_while_the_model_is_silent_and_none_aft
     assert "".join(rest).count("[DONE]") == 1
 
 
+@pytest.mark.promise("limits.keepalive")
 async def test_a_response_stream_has_data_while_the_model_is_silent_and_stays_in_order(quick: Bridge) -> None:
     gate = asyncio.Event()
     quick.script(silent_first(gate))
@@ -108,6 +110,7 @@ async def test_a_response_stream_has_data_while_the_model_is_silent_and_stays_in
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.promise("limits.keepalive.whole")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_the_official_client_does_not_notice_signs_of_life_in_a_chat(quick: Bridge, stream: bool) -> None:
     quick.script(answer(SILENCE, message("Well.")))
@@ -124,6 +127,7 @@ async def test_the_official_client_does_not_notice_signs_of_life_in_a_chat(quick
     assert said == "Well."
 
 
+@pytest.mark.promise("limits.keepalive.whole")
 @BOTH_APIS
 async def test_a_whole_answer_that_takes_long_begins_with_blanks_and_is_valid_json(quick: Bridge, path: str) -> None:
     gate = asyncio.Event()
@@ -143,6 +147,7 @@ async def test_a_whole_answer_that_takes_long_begins_with_blanks_and_is_valid_js
 HEADER = {"x-no-keepalive": "1"}
 
 
+@pytest.mark.promise("limits.keepalive.off")
 @pytest.mark.parametrize(
     ("path", "stream", "headers"),
     [
@@ -163,6 +168,7 @@ async def test_a_client_that_wants_no_signs_of_life_gets_none(
     assert "Well." in response.text
 
 
+@pytest.mark.promise("limits.keepalive")
 @BOTH_APIS
 async def test_a_stream_has_no_signs_of_life_while_the_model_speaks(calm: Bridge, path: str) -> None:
     # For longer than two silences.
@@ -172,6 +178,7 @@ async def test_a_stream_has_no_signs_of_life_while_the_model_speaks(calm: Bridge
     assert (response.status_code, signs_of_life(response)) == (200, 0)
 
 
+@pytest.mark.promise("limits.keepalive.whole")
 @BOTH_APIS
 async def test_a_whole_answer_that_fails_after_its_first_blank_is_broken_off_and_never_a_good_one(
     quick: Bridge, path: str
@@ -186,6 +193,7 @@ async def test_a_whole_answer_that_fails_after_its_first_blank_is_broken_off_and
         await asking
 
 
+@pytest.mark.promise("limits.keepalive.whole")
 @BOTH_APIS
 async def test_a_whole_answer_has_no_blanks_before_the_model_has_said_anything(quick: Bridge, path: str) -> None:
     """Else a provider that never answers could not be told by a status any more."""

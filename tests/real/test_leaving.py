@@ -53,6 +53,7 @@ async def all_dropped(bridge: Bridge, before: int, streams: int = 1) -> None:
     assert response.output_text == "next"
 
 
+@pytest.mark.promise("faults.leaving")
 @pytest.mark.parametrize("reply", [silence, begun])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @BOTH_APIS
@@ -76,6 +77,7 @@ async def eager(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object)
         yield running
 
 
+@pytest.mark.promise("faults.leaving")
 @BOTH_APIS
 async def test_a_client_that_leaves_after_the_headers_interrupts_its_turn(eager: Bridge, path: str) -> None:
     before = eager.model.dropped
@@ -86,6 +88,7 @@ async def test_a_client_that_leaves_after_the_headers_interrupts_its_turn(eager:
     await all_dropped(eager, before)
 
 
+@pytest.mark.promise("faults.leaving")
 async def test_a_client_that_leaves_between_two_pieces_of_a_response_interrupts_its_turn(bridge: Bridge) -> None:
     before = bridge.model.dropped
     bridge.script(begun())
@@ -96,6 +99,7 @@ async def test_a_client_that_leaves_between_two_pieces_of_a_response_interrupts_
     await all_dropped(bridge, before)
 
 
+@pytest.mark.promise("faults.leaving")
 async def test_a_client_that_leaves_between_two_pieces_of_a_chat_interrupts_every_choice(bridge: Bridge) -> None:
     before = bridge.model.dropped
     bridge.script(begun(), begun(), begun())
@@ -107,6 +111,7 @@ async def test_a_client_that_leaves_between_two_pieces_of_a_chat_interrupts_ever
     await all_dropped(bridge, before, streams=3)
 
 
+@pytest.mark.promise("faults.leaving")
 async def test_a_client_that_has_waited_long_enough_interrupts_its_turn(bridge: Bridge) -> None:
     before = bridge.model.dropped
     bridge.script(begun())
@@ -117,6 +122,7 @@ async def test_a_client_that_has_waited_long_enough_interrupts_its_turn(bridge: 
     await all_dropped(bridge, before)
 
 
+@pytest.mark.promise("faults.leaving")
 async def test_a_client_that_leaves_during_a_repair_interrupts_it(bridge: Bridge) -> None:
     before = bridge.model.dropped
     bridge.script(answer(message("no JSON")), silence())
@@ -129,6 +135,7 @@ async def test_a_client_that_leaves_during_a_repair_interrupts_it(bridge: Bridge
     await all_dropped(bridge, before)
 
 
+@pytest.mark.promise("faults.leaving")
 @BOTH_APIS
 async def test_clients_that_leave_before_their_turn_has_begun_leave_nothing_behind(bridge: Bridge, path: str) -> None:
     bridge.script()

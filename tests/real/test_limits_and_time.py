@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES, Answer, Call, Ending, ask
-from soak.patience import PATIENCE_S, until
 from tests.support.gateway import Bridge, running_bridge
+from tests.support.plain_http import CHAT, RESPONSES, Answer, Call, Ending, ask
+from tests.support.waiting import PATIENCE_S, until
 from turnbridge.scripted_model.replies import (
     Pause,
     Reply,
@@ -39,6 +39,7 @@ def request(path: str, *, stream: bool) -> JsonObject:
     return {**ASK[path], "stream": stream}
 
 
+@pytest.mark.promise("limits.queue", "limits.queue.told")
 async def test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told_how_long(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_MAX_TURNS=1, PROXY_QUEUE_MAX=1) as bridge:
         gate = asyncio.Event()
@@ -59,6 +60,7 @@ async def test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told
         assert waits[0] == 0 < waits[1]
 
 
+@pytest.mark.promise("ingress.metrics")
 async def test_the_queue_is_seen_in_the_metrics(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_MAX_TURNS=1, PROXY_QUEUE_MAX=1) as bridge:
         gate = asyncio.Event()
@@ -73,6 +75,7 @@ async def test_the_queue_is_seen_in_the_metrics(tmp_path: Path) -> None:
         assert 'turnbridge_errors_total{code="queue_full"} 1.0' in metrics
 
 
+@pytest.mark.promise("limits.queue")
 @BOTH_WAYS
 async def test_who_waits_too_long_is_told_to_come_back_and_the_others_go_on(tmp_path: Path, stream: bool) -> None:
     async with running_bridge(tmp_path, PROXY_MAX_TURNS=1, PROXY_QUEUE_TIMEOUT_MS=300) as bridge:
@@ -113,6 +116,7 @@ def talkative() -> Reply:
     return answer(message("", pieces=["Begun", *[piece for _ in range(200) for piece in (".", Pause(seconds=0.05))]]))
 
 
+@pytest.mark.promise("limits.time")
 @BOTH_APIS
 @pytest.mark.parametrize(
     ("reply", "streamed"),
@@ -138,6 +142,7 @@ async def test_a_turn_whose_time_is_up_is_interrupted_and_its_client_told_once(
     assert await ask(strict.http, path, request(path, stream=stream)) == WELL
 
 
+@pytest.mark.promise("limits.time")
 @pytest.mark.parametrize(
     ("reply", "words"),
     [(silent, "sent nothing for 0.333 seconds"), (talkative, "longer than 2.5 seconds")],
@@ -149,6 +154,7 @@ async def test_the_error_says_which_time_is_up(strict: Bridge, reply: Callable[[
     assert words in response.json()["error"]["message"]
 
 
+@pytest.mark.promise("limits.time")
 async def test_every_word_of_the_model_gives_it_more_time(strict: Bridge) -> None:
     pieces = [piece for word in ("One", ", two", ", three.") for piece in (word, Pause(seconds=0.45))]
     strict.script(answer(message("One, two, three.", pieces=pieces)))
@@ -157,6 +163,7 @@ async def test_every_word_of_the_model_gives_it_more_time(strict: Bridge) -> Non
     assert ending == Ending(status=200, text="One, two, three.")
 
 
+@pytest.mark.promise("limits.time.tools")
 async def test_the_time_that_a_client_takes_for_its_tools_does_not_count(strict: Bridge) -> None:
     look: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
     call = Call(id="call_slow", name="look", arguments="{}")

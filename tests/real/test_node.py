@@ -95,6 +95,7 @@ EXPECTED: dict[str, Json] = {
 }
 
 
+@pytest.mark.promise("chat.sdks", "responses.sdks", "structured.sdks")
 @pytest.mark.parametrize("scenario", EXPECTED)
 async def test_the_node_sdk_gets_what_it_should(results: JsonObject, scenario: str) -> None:
     assert results[scenario] == EXPECTED[scenario]

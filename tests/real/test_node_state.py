@@ -18,6 +18,7 @@ def respond(request: JsonObject) -> Reply:
     return answer(message(f"You said: {items[-1]['content'][0]['text']}"))
 
 
+@pytest.mark.promise("state.sdks")
 async def test_the_node_sdk_keeps_its_conversations_here(bridge: Bridge) -> None:
     bridge.script()
     bridge.model.respond = respond

@@ -33,6 +33,7 @@ def respond(request: JsonObject) -> Reply:
             return answer(message("Sunny everywhere."))
 
 
+@pytest.mark.promise("tools.parked", "tools.frameworks")
 async def test_the_node_sdk_runs_its_tool_loops_each_in_one_turn(bridge: Bridge) -> None:
     bridge.script()
     bridge.model.respond = respond

@@ -23,6 +23,7 @@ def calls_weather(bridge: Bridge) -> None:
     bridge.script(answer(message("Let me see."), function_call("weather", {"city": "Paris"}, call_id="call_1")))
 
 
+@pytest.mark.promise("parameters.output-mode")
 async def test_a_response_tells_its_calls_in_the_text_if_the_client_asks(bridge: Bridge) -> None:
     # Other tests of the same gateway may have left theirs.
     bridge.gateway.calls.close()
@@ -37,6 +38,7 @@ async def test_a_response_tells_its_calls_in_the_text_if_the_client_asks(bridge:
     assert len(bridge.gateway.calls) == 0, "nobody will send the output of this call"
 
 
+@pytest.mark.promise("parameters.output-mode")
 async def test_a_chat_completion_tells_its_calls_in_the_text_if_the_client_asks(bridge: Bridge) -> None:
     calls_weather(bridge)
     stream = await bridge.client.chat.completions.create(
@@ -52,6 +54,7 @@ async def test_a_chat_completion_tells_its_calls_in_the_text_if_the_client_asks(
     assert not any(choice.delta.tool_calls for choice in choices)
 
 
+@pytest.mark.promise("parameters.output-mode")
 async def test_an_unknown_output_mode_is_refused(bridge: Bridge) -> None:
     answered = await bridge.http.post(
         "/v1/responses", json={"model": MODEL, "input": "hi"}, headers={"x-proxy-output-mode": "yaml"}
@@ -59,6 +62,7 @@ async def test_an_unknown_output_mode_is_refused(bridge: Bridge) -> None:
     assert (answered.status_code, answered.json()["error"]["param"]) == (400, "x-proxy-output-mode")
 
 
+@pytest.mark.promise("parameters.operator")
 async def test_an_operator_can_choose_what_older_gateways_did(tmp_path: Path) -> None:
     async with running_bridge(
         tmp_path,

@@ -71,6 +71,7 @@ def git_calls(directory: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+@pytest.mark.promise("start.proxy", "safety.connections")
 @pytest.mark.parametrize("lower", [False, True], ids=["HTTP_PROXY", "http_proxy"])
 async def test_the_demo_calls_nobody_and_is_ready_behind_any_proxy(
     tmp_path: Path, outside: Outside, lower: bool
@@ -97,6 +98,7 @@ enabled = true
 """
 
 
+@pytest.mark.promise("safety.connections")
 async def test_a_custom_provider_is_the_only_one_that_is_called(tmp_path: Path, outside: Outside) -> None:
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".codex" / "config.toml").write_text(CUSTOM_PROVIDER)
@@ -111,6 +113,7 @@ async def test_a_custom_provider_is_the_only_one_that_is_called(tmp_path: Path, 
 ACCOUNT_ROUTES = ("/api/codex/accounts/check", "/api/codex/settings/user")
 
 
+@pytest.mark.promise("safety.connections")
 async def test_a_chatgpt_login_brings_no_plugins_apps_or_analytics(tmp_path: Path, outside: Outside) -> None:
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".codex" / "auth.json").write_text(chatgpt_login())

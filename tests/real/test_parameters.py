@@ -57,6 +57,7 @@ STOPS: dict[str, tuple[list[str], str | list[str], str]] = {
 }
 
 
+@pytest.mark.promise("parameters.stop")
 @pytest.mark.parametrize(("pieces", "stop", "text"), STOPS.values(), ids=STOPS.keys())
 async def test_a_stop_sequence_ends_the_answer_and_the_turn(
     bridge: Bridge, pieces: list[str], stop: str | list[str], text: str
@@ -75,6 +76,7 @@ async def test_a_stop_sequence_ends_the_answer_and_the_turn(
     await dropped(bridge, before, streams=3)
 
 
+@pytest.mark.promise("parameters.stop.nothing-lost")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_text_that_must_be_held_back_for_a_while_disturbs_nothing(bridge: Bridge, stream: bool) -> None:
     # The pauses make every piece arrive alone, so that there are moments with nothing to pass on.
@@ -84,6 +86,7 @@ async def test_text_that_must_be_held_back_for_a_while_disturbs_nothing(bridge: 
     assert (response.status_code, '"finish_reason":"stop"' in response.text) == (200, True)
 
 
+@pytest.mark.promise("parameters.stop.nothing-lost")
 @pytest.mark.parametrize("pieces", [["one ST"], ["one STO", "RE"], ["one", " two"]])
 async def test_what_only_looks_like_a_stop_sequence_is_not_lost(bridge: Bridge, pieces: list[str]) -> None:
     bridge.script(answer(message("".join(pieces), pieces=pieces)))
@@ -92,6 +95,7 @@ async def test_what_only_looks_like_a_stop_sequence_is_not_lost(bridge: Bridge, 
     assert "".join(text) == "".join(pieces)
 
 
+@pytest.mark.promise("parameters.stop")
 async def test_a_stop_sequence_in_narration_stops_nothing(bridge: Bridge) -> None:
     bridge.script(answer(message("First STOP.", phase="commentary"), message("hello")))
     completion = await bridge.client.chat.completions.create(model=MODEL, messages=HI, stop="STOP")
@@ -102,6 +106,7 @@ WORDS = [f"{number} " for number in range(100)]
 """Two tokens each, a number and a space."""
 
 
+@pytest.mark.promise("parameters.max-tokens", "usage.told")
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 async def test_a_token_limit_ends_a_chat_completion_and_the_turn(bridge: Bridge, name: str) -> None:
     before = bridge.model.dropped
@@ -121,6 +126,7 @@ async def test_a_token_limit_ends_a_chat_completion_and_the_turn(bridge: Bridge,
     await dropped(bridge, before)
 
 
+@pytest.mark.promise("usage.estimated")
 async def test_a_thought_in_an_answer_that_was_cut_is_counted_as_one(bridge: Bridge) -> None:
     bridge.script(answer(reasoning(["Numbers."]), message("0 1 2 3 ", pieces=[*WORDS[:4], Wait(gate=asyncio.Event())])))
     body = (await bridge.http.post(CHAT, json={**ASK[CHAT], "max_tokens": 6})).json()
@@ -130,6 +136,7 @@ async def test_a_thought_in_an_answer_that_was_cut_is_counted_as_one(bridge: Bri
     assert body["usage"]["completion_tokens"] == 6 + thought
 
 
+@pytest.mark.promise("parameters.max-tokens", "usage.told")
 async def test_a_token_limit_ends_a_chat_stream_and_says_that_the_usage_is_estimated(bridge: Bridge) -> None:
     before = bridge.model.dropped
     bridge.script(endless(*WORDS))
@@ -141,6 +148,7 @@ async def test_a_token_limit_ends_a_chat_stream_and_says_that_the_usage_is_estim
     await dropped(bridge, before)
 
 
+@pytest.mark.promise("parameters.max-tokens")
 async def test_a_token_limit_ends_a_response_as_incomplete_and_the_turn(bridge: Bridge) -> None:
     before = bridge.model.dropped
     bridge.script(endless(*WORDS), endless(*WORDS))
@@ -158,6 +166,7 @@ async def test_a_token_limit_ends_a_response_as_incomplete_and_the_turn(bridge: 
     await dropped(bridge, before, streams=2)
 
 
+@pytest.mark.promise("usage.estimated", "usage.told")
 async def test_an_answer_within_its_limit_is_complete_and_its_usage_exact(bridge: Bridge) -> None:
     bridge.script(answer(message("hello", pieces=["hel", "lo"])))
     raw = await bridge.client.responses.with_raw_response.create(model=MODEL, input="hi", max_output_tokens=16)
@@ -166,6 +175,7 @@ async def test_an_answer_within_its_limit_is_complete_and_its_usage_exact(bridge
     assert raw.headers["x-turnbridge-usage"] == "exact"
 
 
+@pytest.mark.promise("parameters.n")
 async def test_n_choices_are_n_model_calls_with_one_usage(bridge: Bridge) -> None:
     bridge.script(answer(message("a")), answer(message("b")), answer(message("c")))
     completion = await bridge.client.chat.completions.create(model=MODEL, messages=HI, n=3)
@@ -176,6 +186,7 @@ async def test_n_choices_are_n_model_calls_with_one_usage(bridge: Bridge) -> Non
     assert len(bridge.model.requests) == 3
 
 
+@pytest.mark.promise("parameters.n")
 async def test_n_choices_stream_at_once_each_in_its_own_order(bridge: Bridge) -> None:
     all_are_open = asyncio.Event()
     reply = answer(message("hello", pieces=["hel", Wait(gate=all_are_open), "lo"]))
@@ -197,6 +208,7 @@ async def test_n_choices_stream_at_once_each_in_its_own_order(bridge: Bridge) ->
     assert chunk.usage.total_tokens == 45
 
 
+@pytest.mark.promise("parameters.n.failure")
 async def test_one_failed_choice_fails_all(bridge: Bridge) -> None:
     all_are_open = asyncio.Event()
     failing = StreamReply(
@@ -237,6 +249,7 @@ IGNORED: dict[str, tuple[str, JsonObject, str]] = {
 }
 
 
+@pytest.mark.promise("parameters.ignored", "parameters.unknown")
 @pytest.mark.parametrize(("path", "fields", "named"), IGNORED.values(), ids=IGNORED.keys())
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_what_cannot_be_met_is_accepted_and_named(
@@ -284,6 +297,7 @@ async def strict(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         yield running
 
 
+@pytest.mark.promise("parameters.default-values")
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
 async def test_a_parameter_at_its_default_is_neither_named_nor_refused(
     bridge: Bridge, strict: Bridge, path: str
@@ -294,6 +308,7 @@ async def test_a_parameter_at_its_default_is_neither_named_nor_refused(
         assert (response.status_code, response.headers.get("x-turnbridge-ignored")) == (200, None)
 
 
+@pytest.mark.promise("parameters.strict")
 @pytest.mark.parametrize(("path", "fields", "named"), IGNORED.values(), ids=IGNORED.keys())
 async def test_strict_parameters_refuse_what_would_be_ignored(
     strict: Bridge, path: str, fields: JsonObject, named: str
@@ -321,6 +336,7 @@ REFUSED: list[tuple[str, JsonObject, str, str]] = [
 ]
 
 
+@pytest.mark.promise("responses.prompt", "parameters.logprobs")
 @pytest.mark.parametrize(("path", "fields", "code", "param"), REFUSED, ids=[f"{c[0]} {c[1]}" for c in REFUSED])
 async def test_what_would_change_the_answers_meaning_is_refused(
     bridge: Bridge, path: str, fields: JsonObject, code: str, param: str
@@ -332,6 +348,7 @@ async def test_what_would_change_the_answers_meaning_is_refused(
     assert bridge.model.requests == []
 
 
+@pytest.mark.promise("parameters.metadata")
 async def test_metadata_and_user_are_echoed_and_carried(bridge: Bridge) -> None:
     bridge.says("hello")
     response = await bridge.client.responses.create(
@@ -343,6 +360,7 @@ async def test_metadata_and_user_are_echoed_and_carried(bridge: Bridge) -> None:
     assert '"ticket":"42"' in str(carried["x-codex-turn-metadata"])
 
 
+@pytest.mark.promise("responses.envelope")
 async def test_what_is_in_force_is_shown_in_the_envelope(bridge: Bridge) -> None:
     bridge.says("hello")
     response = await bridge.client.responses.create(

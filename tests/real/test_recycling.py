@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from soak.asking import CHAT, RESPONSES, Call, Ending, ask
-from soak.patience import until
-from soak.processes import command, resident_mb, with_variable
+from tests.faults.leftovers import grow
 from tests.support.gateway import Bridge, running_bridge
+from tests.support.plain_http import CHAT, RESPONSES, Call, Ending, ask
+from tests.support.processes import command, resident_mb, with_variable
+from tests.support.waiting import until
+from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,
@@ -39,21 +41,27 @@ def app_servers(directory: Path) -> list[int]:
     return [pid for pid in with_variable("CODEX_HOME", str(directory / HOME)) if " app-server " in command(pid)]
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an app-server be outgrown after a few threads, however large they are."""
+    monkeypatch.setattr(Pool, "_is_outgrown", lambda _, worker: worker.opened >= THREADS)
+    monkeypatch.setattr(Pool, "threads_per_probe", THREADS)
+
+
 def is_fresh(bridge: Bridge) -> bool:
     """Tell whether whoever has had enough threads was replaced."""
-    return all(worker.threads < THREADS for worker in bridge.gateway.pool.workers)
+    return all(worker.opened < THREADS for worker in bridge.gateway.pool.workers)
 
 
 @contextlib.asynccontextmanager
 async def recycling(directory: Path, count: int, *, warm_threads: int = 0) -> AsyncIterator[Bridge]:
     """Run a gateway whose app-servers are replaced after a few turns; only the newest ones are there afterwards."""
-    async with running_bridge(
-        directory, WORKER_COUNT=count, WORKER_MAX_THREADS=THREADS, PROXY_WARM_THREADS_MAX=warm_threads
-    ) as running:
+    async with running_bridge(directory, WORKER_COUNT=count, PROXY_WARM_THREADS_MAX=warm_threads) as running:
+        await grow(running.gateway.pool, count)
         running.model.respond = lambda _: answer(message("Well."))
         yield running
         running.gateway.calls.close()
-        await until(lambda: len(app_servers(directory)) == count + 1, within_s=REPLACED_S)
+        await until(lambda: len(app_servers(directory)) == count, within_s=REPLACED_S)
 
 
 @pytest.fixture
@@ -68,6 +76,7 @@ async def one(tmp_path: Path) -> AsyncIterator[Bridge]:
         yield running
 
 
+@pytest.mark.promise("faults.recycling")
 async def test_sixty_turns_in_a_row_are_served_while_app_servers_are_replaced(
     two: Bridge, record_property: Callable[[str, object], None]
 ) -> None:
@@ -87,12 +96,14 @@ async def test_sixty_turns_in_a_row_are_served_while_app_servers_are_replaced(
     record_property("largest_app_server_mb", round(largest))
 
 
+@pytest.mark.promise("faults.recycling")
 async def test_eight_turns_at_once_are_served_while_app_servers_are_replaced(two: Bridge) -> None:
     for _ in range(6):
         asked = [ask(two.http, path, ASK[path]) for path in (CHAT, RESPONSES) * 4]
         assert await asyncio.gather(*asked) == [WELL] * 8
 
 
+@pytest.mark.promise("faults.recycling")
 async def test_a_turn_that_runs_on_a_replaced_app_server_is_finished_there(one: Bridge) -> None:
     gate = asyncio.Event()
     long = answer(message("Long.", pieces=["Long", Wait(gate=gate), "."]))
@@ -109,6 +120,7 @@ async def test_a_turn_that_runs_on_a_replaced_app_server_is_finished_there(one: 
     assert await running == Ending(status=200, text="Long.")
 
 
+@pytest.mark.promise("faults.recycling")
 async def test_a_turn_that_waits_for_its_client_on_a_replaced_app_server_is_served(one: Bridge) -> None:
     call = Call(id="call_recycled", name="look", arguments="{}")
     replies: list[Reply] = [answer(function_call("look", "{}", call_id=call.id))]
@@ -123,6 +135,7 @@ async def test_a_turn_that_waits_for_its_client_on_a_replaced_app_server_is_serv
     assert await ask(one.http, RESPONSES, {**asked, "input": [*items]}) == WELL
 
 
+@pytest.mark.promise("faults.recycling")
 async def test_a_conversation_whose_thread_was_kept_on_a_replaced_app_server_goes_on_by_a_replay(
     tmp_path: Path,
 ) -> None:

@@ -17,6 +17,7 @@ from turnbridge.scripted_model.replies import answer, message
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 
+@pytest.mark.promise("tools.replay.unknown-calls", "state.restart")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_outputs_that_come_after_a_restart_are_replayed(tmp_path: Path, api: Any, stream: bool) -> None:

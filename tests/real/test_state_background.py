@@ -31,8 +31,8 @@ from turnbridge.scripted_model.replies import (
     message,
     reasoning,
 )
-from turnbridge.store.open import open_store, store_url
-from turnbridge.store.responses import Responses
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.middleware.auth import client_with
 
@@ -101,6 +101,7 @@ async def halfway(stream: openai.AsyncStream[ResponseStreamEvent]) -> list[Respo
     return events
 
 
+@pytest.mark.promise("state.background.polled")
 async def test_a_response_is_made_while_nobody_waits_and_found_by_polling(bridge: Bridge, gate: asyncio.Event) -> None:
     bridge.script(halting(gate))
     begun = await begin(bridge)
@@ -115,6 +116,7 @@ async def test_a_response_is_made_while_nobody_waits_and_found_by_polling(bridge
     assert done.usage.total_tokens == 15
 
 
+@pytest.mark.promise("state.background.polled")
 async def test_it_is_continued_like_any_other(bridge: Bridge) -> None:
     bridge.script(answer(message("one")), answer(message("two")))
     first, _ = await respond(bridge, "first")
@@ -126,19 +128,20 @@ async def test_it_is_continued_like_any_other(bridge: Bridge) -> None:
     assert len(listed) == 3
 
 
+@pytest.mark.promise("state.background.polled")
 @pytest.mark.parametrize("streamed", [False, True], ids=["polled", "streamed"])
 async def test_whoever_hears_of_its_end_can_continue_it_at_once(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch, streamed: bool
 ) -> None:
     keeping, may_keep = asyncio.Event(), asyncio.Event()
-    finish = Responses.finish_response
+    finish = SqlStore.finish_response
 
-    async def finish_response(store: Responses, record: ResponseRecord, **ending: Any) -> bool:
+    async def finish_response(store: SqlStore, record: ResponseRecord, **ending: Any) -> bool:
         keeping.set()
         await may_keep.wait()
         return await finish(store, record, **ending)
 
-    monkeypatch.setattr(Responses, "finish_response", finish_response)
+    monkeypatch.setattr(SqlStore, "finish_response", finish_response)
     bridge.script(answer(message("one")), answer(message("two")))
     begun = await begin(bridge)
 
@@ -165,6 +168,7 @@ async def test_whoever_hears_of_its_end_can_continue_it_at_once(
     assert shown(bridge) == [user("hi"), assistant("one"), user("and?")]
 
 
+@pytest.mark.promise("state.include", "state.background.polled")
 async def test_its_encrypted_reasoning_is_kept(bridge: Bridge) -> None:
     bridge.script(answer(reasoning(["Hm."], encrypted="E1"), message("one")))
     done = await ended(bridge, (await begin(bridge)).id)
@@ -172,6 +176,7 @@ async def test_its_encrypted_reasoning_is_kept(bridge: Bridge) -> None:
     assert [getattr(each.output[0], "encrypted_content", None) for each in (done, asked)] == [None, "E1"]
 
 
+@pytest.mark.promise("state.background.streamed")
 async def test_it_is_streamed_to_whoever_starts_it(bridge: Bridge) -> None:
     bridge.script(answer(message("one two", pieces=["one ", "two"])))
     stream: Any = await begin(bridge, stream=True)
@@ -182,6 +187,7 @@ async def test_it_is_streamed_to_whoever_starts_it(bridge: Bridge) -> None:
     assert done.to_dict() == events[-1].response.to_dict()
 
 
+@pytest.mark.promise("state.background.streamed")
 @pytest.mark.parametrize("after", [None, 0, 4, 9, 10, 99])
 async def test_its_stream_can_be_read_again_from_any_event_on(bridge: Bridge, after: int | None) -> None:
     bridge.script(answer(message("one two", pieces=["one ", "two"])))
@@ -191,6 +197,7 @@ async def test_its_stream_can_be_read_again_from_any_event_on(bridge: Bridge, af
     assert (names(events), numbers(events)) == ([WHOLE[n] for n in rest], list(rest))
 
 
+@pytest.mark.promise("state.background.streamed")
 async def test_a_stream_that_broke_off_goes_on_over_another_connection(bridge: Bridge, gate: asyncio.Event) -> None:
     bridge.script(halting(gate))
     stream: Any = await begin(bridge, stream=True)
@@ -208,6 +215,7 @@ async def test_a_stream_that_broke_off_goes_on_over_another_connection(bridge: B
     assert (await ended(bridge, first.response.id)).output_text == "one two"
 
 
+@pytest.mark.promise("state.background.streamed")
 async def test_several_readers_read_the_same(bridge: Bridge, gate: asyncio.Event) -> None:
     bridge.script(halting(gate))
     begun = await begin(bridge)
@@ -220,6 +228,7 @@ async def test_several_readers_read_the_same(bridge: Bridge, gate: asyncio.Event
     assert names(await late) == WHOLE[3:]
 
 
+@pytest.mark.promise("state.background.cancelled")
 async def test_it_is_cancelled_as_often_as_one_likes(bridge: Bridge, gate: asyncio.Event) -> None:
     before = bridge.model.dropped
     bridge.script(halting(gate))
@@ -239,12 +248,14 @@ async def test_it_is_cancelled_as_often_as_one_likes(bridge: Bridge, gate: async
     assert names(await stream_of(bridge, response_id)) == names(events)
 
 
+@pytest.mark.promise("state.background.cancelled")
 async def test_one_that_has_ended_is_not_changed_by_a_cancel(bridge: Bridge) -> None:
     bridge.says("one")
     done = await ended(bridge, (await begin(bridge)).id)
     assert (await bridge.client.responses.cancel(done.id)).to_dict() == done.to_dict()
 
 
+@pytest.mark.promise("state.background.cancelled")
 async def test_what_was_cancelled_leaves_nothing_half_in_a_history(bridge: Bridge, gate: asyncio.Event) -> None:
     bridge.script(halting(gate), answer(message("three")))
     stream: Any = await begin(bridge, stream=True)
@@ -255,6 +266,7 @@ async def test_what_was_cancelled_leaves_nothing_half_in_a_history(bridge: Bridg
     assert shown(bridge) == [user("hi"), user("go on")]
 
 
+@pytest.mark.promise("state.background.polled")
 async def test_one_that_still_runs_cannot_be_continued(bridge: Bridge, gate: asyncio.Event) -> None:
     bridge.script(halting(gate))
     begun = await begin(bridge)
@@ -265,6 +277,7 @@ async def test_one_that_still_runs_cannot_be_continued(bridge: Bridge, gate: asy
     await ended(bridge, begun.id)
 
 
+@pytest.mark.promise("state.background.cancelled")
 async def test_one_that_is_deleted_while_it_runs_is_ended_and_gone(bridge: Bridge, gate: asyncio.Event) -> None:
     before = bridge.model.dropped
     bridge.script(halting(gate))
@@ -280,6 +293,7 @@ async def test_one_that_is_deleted_while_it_runs_is_ended_and_gone(bridge: Bridg
         await bridge.client.responses.retrieve(first.response.id)
 
 
+@pytest.mark.promise("state.background.polled")
 async def test_a_turn_that_fails_is_kept_as_failed(bridge: Bridge) -> None:
     bridge.script(error_reply(429, "Too fast."))
     done = await ended(bridge, (await begin(bridge)).id)
@@ -290,6 +304,7 @@ async def test_a_turn_that_fails_is_kept_as_failed(bridge: Bridge) -> None:
     assert raised.value.code == "rate_limit_exceeded"
 
 
+@pytest.mark.promise("state.background.polled", "state.errors")
 async def test_a_request_that_cannot_be_served_is_refused_at_once(bridge: Bridge) -> None:
     bridge.script()
     with pytest.raises(openai.NotFoundError) as caught:
@@ -297,6 +312,7 @@ async def test_a_request_that_cannot_be_served_is_refused_at_once(bridge: Bridge
     assert told(caught.value) == (404, "model_not_found", "model")
 
 
+@pytest.mark.promise("state.keys")
 async def test_only_its_own_key_reads_or_cancels_it(tmp_path: Path, gate: asyncio.Event) -> None:
     async with keeping_bridge(tmp_path) as bridge:
         bridge.script(halting(gate))
@@ -325,6 +341,7 @@ async def narrow(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         yield running
 
 
+@pytest.mark.promise("state.background.cancelled")
 async def test_those_that_wait_for_their_turn_are_queued_and_may_be_cancelled(
     narrow: Bridge, gate: asyncio.Event
 ) -> None:
@@ -338,6 +355,7 @@ async def test_those_that_wait_for_their_turn_are_queued_and_may_be_cancelled(
     assert len(narrow.model.requests) == 2
 
 
+@pytest.mark.promise("limits.keepalive", "state.background.streamed")
 async def test_a_stream_that_is_silent_says_that_it_is_alive(narrow: Bridge, gate: asyncio.Event) -> None:
     narrow.script(halting(gate))
     begun = await begin(narrow)
@@ -355,6 +373,7 @@ async def test_a_stream_that_is_silent_says_that_it_is_alive(narrow: Bridge, gat
     assert heard.count("event: ") == len(WHOLE)
 
 
+@pytest.mark.promise("limits.keepalive.off")
 @pytest.mark.parametrize(
     ("headers", "query"), [({"x-no-keepalive": "1"}, ""), ({}, "?no_keepalive=1")], ids=["header", "query"]
 )
@@ -380,6 +399,7 @@ async def test_a_reader_that_wants_no_signs_of_life_gets_none(
     assert ": keepalive" not in heard
 
 
+@pytest.mark.promise("state.background.lost")
 async def test_those_that_run_when_the_gateway_is_stopped_have_failed_and_say_why(
     tmp_path: Path, gate: asyncio.Event
 ) -> None:
@@ -391,12 +411,14 @@ async def test_those_that_run_when_the_gateway_is_stopped_have_failed_and_say_wh
     async with running_bridge(tmp_path) as bridge:
         done = await bridge.client.responses.retrieve(begun.id)
         assert done.error is not None
-        assert (done.status, done.error.code) == ("failed", "shutting_down")
+        assert (done.status, done.error.code) == ("failed", "server_error")
+        assert done.error.message == "The gateway is shutting down."
         with pytest.raises(openai.APIError) as raised:
             await stream_of(bridge, begun.id)
         assert raised.value.code == "shutting_down"
 
 
+@pytest.mark.promise("faults.drain", "state.background.polled")
 async def test_those_that_end_while_the_gateway_drains_are_whole(tmp_path: Path, gate: asyncio.Event) -> None:
     async with running_bridge(tmp_path) as bridge:
         bridge.script(halting(gate))
@@ -421,6 +443,7 @@ def left_behind(response_id: str, body: JsonObject) -> ResponseRecord:
     )
 
 
+@pytest.mark.promise("state.background.lost")
 async def test_those_of_a_gateway_that_is_gone_have_failed_once_their_lease_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,6 +474,7 @@ async def test_those_of_a_gateway_that_is_gone_have_failed_once_their_lease_is_o
         assert told(caught.value) == (400, "made_elsewhere", "stream")
 
 
+@pytest.mark.promise("state.background.cancelled", "state.background.streamed")
 async def test_one_that_another_gateway_makes_is_read_and_cancelled_through_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event
 ) -> None:

@@ -12,10 +12,11 @@ from tests.support.gateway import Bridge
 from tests.support.state_clients import (
     MODEL,
     keeping_bridge,
+    shown,
     stranger,
     told,
 )
-from tests.support.tool_clients import declared, weather_call
+from tests.support.tool_clients import ask, declared, output_item, weather_call
 from turnbridge.scripted_model.replies import (
     answer,
     error_reply,
@@ -46,6 +47,7 @@ async def ids(bridge: Bridge, **query: Any) -> list[str]:
     return [chat.id async for chat in bridge.client.chat.completions.list(**query)]
 
 
+@pytest.mark.promise("state.chats")
 async def test_a_completion_is_kept_on_request_only(fresh: Bridge) -> None:
     kept = await keep(fresh, metadata={"topic": "demo"})
     dropped = await keep(fresh, store=False)
@@ -59,6 +61,7 @@ async def test_a_completion_is_kept_on_request_only(fresh: Bridge) -> None:
         assert told(caught.value) == (404, "not_found", "completion_id")
 
 
+@pytest.mark.promise("state.chats")
 async def test_a_stream_and_its_calls_are_kept_as_the_completion_that_they_make(fresh: Bridge) -> None:
     fresh.script(answer(reasoning(["Hm."]), message("Looking."), weather_call("Rome", "call_1")))
     tools: Any = declared("chat")
@@ -71,6 +74,7 @@ async def test_a_stream_and_its_calls_are_kept_as_the_completion_that_they_make(
     assert [(call.id, call.function.name) for call in calls] == [("call_1", "weather")]
 
 
+@pytest.mark.promise("state.chats", "state.sdks")
 async def test_completions_are_listed_page_by_page_and_filtered(fresh: Bridge) -> None:
     made = [(await keep(fresh, metadata={"n": str(n % 2), "all": "yes"})).id for n in range(5)]
     other = (await keep(fresh, model="gpt-5.5-high")).id
@@ -85,6 +89,7 @@ async def test_completions_are_listed_page_by_page_and_filtered(fresh: Bridge) -
     assert await ids(fresh, model="gpt-5.5", metadata={"n": "0"}, limit=1) == [made[0], made[2], made[4]]
 
 
+@pytest.mark.promise("state.chats")
 async def test_a_completions_metadata_is_replaced(fresh: Bridge) -> None:
     kept = await keep(fresh, metadata={"topic": "demo"})
     changed = await fresh.client.chat.completions.update(kept.id, metadata={"state": "done"})
@@ -96,6 +101,7 @@ async def test_a_completions_metadata_is_replaced(fresh: Bridge) -> None:
     )
 
 
+@pytest.mark.promise("state.chats")
 async def test_a_completion_is_deleted(fresh: Bridge) -> None:
     kept = await keep(fresh)
     deleted = await fresh.client.chat.completions.delete(kept.id)
@@ -112,6 +118,7 @@ async def test_a_completion_is_deleted(fresh: Bridge) -> None:
         assert told(caught.value) == (404, "not_found", "completion_id")
 
 
+@pytest.mark.promise("state.chats")
 async def test_the_messages_of_a_completion_are_listed(fresh: Bridge) -> None:
     parts = [{"type": "text", "text": "look"}]
     messages: list[JsonObject] = [
@@ -133,6 +140,7 @@ async def test_the_messages_of_a_completion_are_listed(fresh: Bridge) -> None:
     assert ([each.id for each in newest.data], newest.has_more) == ([f"{kept.id}-3"], True)
 
 
+@pytest.mark.promise("state.chats")
 async def test_a_completion_that_failed_is_not_kept(fresh: Bridge) -> None:
     fresh.script(error_reply(500, "Broken."))
     with pytest.raises(openai.InternalServerError):
@@ -140,6 +148,7 @@ async def test_a_completion_that_failed_is_not_kept(fresh: Bridge) -> None:
     assert await ids(fresh) == []
 
 
+@pytest.mark.promise("state.keys")
 async def test_another_key_finds_nothing(fresh: Bridge) -> None:
     kept = await keep(fresh, metadata={"topic": "demo"})
     theirs = stranger(fresh).chat.completions
@@ -156,9 +165,28 @@ async def test_another_key_finds_nothing(fresh: Bridge) -> None:
     assert await ids(fresh) == [kept.id]
 
 
+@pytest.mark.promise("state.restart")
 async def test_completions_outlive_a_restart(tmp_path: Path) -> None:
     async with keeping_bridge(tmp_path) as bridge:
         bridge.says("hello")
         kept = await keep(bridge)
     async with keeping_bridge(tmp_path) as bridge:
         assert await ids(bridge) == [kept.id]
+
+
+@pytest.mark.promise("state.chats.reasoning", "state.restart")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_the_reasoning_before_calls_outlives_a_restart_if_the_chat_is_stored(
+    tmp_path: Path, stream: bool
+) -> None:
+    history: list[Any] = [{"role": "user", "content": "weather?"}]
+    async with keeping_bridge(tmp_path) as bridge:
+        bridge.script(answer(reasoning(["Hm."], encrypted="E1"), weather_call("Rome", "call_1")))
+        _, calls = await ask(bridge, "chat", history, stream=stream, store=True)
+    history.append(output_item("chat", calls[0][0], "sun"))
+    async with keeping_bridge(tmp_path) as bridge:
+        bridge.script(answer(message("Sunny.")))
+        await ask(bridge, "chat", history, stream=stream)
+        seen: Any = shown(bridge)
+    assert [item["type"] for item in seen] == ["message", "reasoning", "function_call", "function_call_output"]
+    assert seen[1]["encrypted_content"] == "E1"

@@ -61,6 +61,7 @@ def texts(items: list[ConversationItem]) -> list[str]:
     return [item.content[0].text for item in listed]
 
 
+@pytest.mark.promise("state.conversations")
 async def test_a_conversation_is_created_read_changed_and_deleted(bridge: Bridge) -> None:
     conversations = bridge.client.conversations
     made = await conversations.create(metadata={"topic": "demo"})
@@ -81,6 +82,7 @@ async def test_a_conversation_is_created_read_changed_and_deleted(bridge: Bridge
     assert told(caught.value) == (404, "not_found", "conversation_id")
 
 
+@pytest.mark.promise("state.conversations")
 async def test_a_conversation_needs_nothing_to_begin(bridge: Bridge) -> None:
     made = await bridge.client.conversations.create()
     assert made.metadata == {}
@@ -90,6 +92,7 @@ async def test_a_conversation_needs_nothing_to_begin(bridge: Bridge) -> None:
     assert empty.status_code == 200
 
 
+@pytest.mark.promise("state.conversations", "state.sdks")
 async def test_items_are_added_listed_read_and_deleted(bridge: Bridge) -> None:
     items = bridge.client.conversations.items
     made = await bridge.client.conversations.create(items=[said("first"), said("one", "assistant")])
@@ -122,6 +125,7 @@ async def test_items_are_added_listed_read_and_deleted(bridge: Bridge) -> None:
         assert told(caught.value) == (404, "not_found", "item_id")
 
 
+@pytest.mark.promise("state.conversations")
 async def test_every_kind_of_item_is_listed_as_the_sdk_knows_it(bridge: Bridge) -> None:
     given: Any = [
         {"type": "message", "role": "system", "content": "Be brief."},
@@ -146,6 +150,7 @@ async def test_every_kind_of_item_is_listed_as_the_sdk_knows_it(bridge: Bridge) 
     assert (hidden.encrypted_content, asked.encrypted_content) == (None, "E0")
 
 
+@pytest.mark.promise("state.conversation")
 async def test_responses_are_added_to_their_conversation(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("Remember 42.", "developer")])
     kept.script(answer(reasoning(["Hm."], encrypted="E1"), message("one")), answer(message("two")))
@@ -167,6 +172,7 @@ async def test_responses_are_added_to_their_conversation(kept: Bridge) -> None:
     assert texts(spoken) == ["Remember 42.", "first", "one", "second", "two"]
 
 
+@pytest.mark.promise("state.conversation")
 async def test_a_response_of_a_conversation_can_be_continued_beside_it(kept: Bridge) -> None:
     made = await kept.client.conversations.create()
     kept.script(answer(message("one")), answer(message("two")), answer(message("other two")))
@@ -179,6 +185,7 @@ async def test_a_response_of_a_conversation_can_be_continued_beside_it(kept: Bri
     ]
 
 
+@pytest.mark.promise("state.conversation")
 async def test_calls_in_a_conversation_are_answered_in_their_turn(kept: Bridge) -> None:
     made = await kept.client.conversations.create()
     tools = declared("responses")
@@ -191,6 +198,7 @@ async def test_calls_in_a_conversation_are_answered_in_their_turn(kept: Bridge) 
     assert kinds == ["message", "function_call", "function_call_output", "message"]
 
 
+@pytest.mark.promise("state.conversation")
 async def test_what_is_deleted_from_a_conversation_is_not_shown_to_the_model_again(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("a secret")])
     kept.script(answer(message("one")), answer(message("two")), answer(message("three")))
@@ -205,6 +213,7 @@ async def test_what_is_deleted_from_a_conversation_is_not_shown_to_the_model_aga
     assert shown(kept) == [user("first"), assistant("one"), user("other second")]
 
 
+@pytest.mark.promise("state.conversation")
 async def test_a_response_that_is_not_kept_is_not_added(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("first")])
     kept.script(answer(message("one")))
@@ -216,6 +225,7 @@ async def test_a_response_that_is_not_kept_is_not_added(kept: Bridge) -> None:
 HALF = StreamReply(steps=(created(), message("whole", pieces=["half", Hangup()])))
 
 
+@pytest.mark.promise("state.conversation.failed")
 @pytest.mark.parametrize("how", ["whole", "streamed", "background"])
 async def test_a_response_that_fails_leaves_nothing_in_its_conversation(kept: Bridge, how: str) -> None:
     made = await kept.client.conversations.create(items=[said("begun")])
@@ -255,6 +265,7 @@ async def test_a_response_that_fails_leaves_nothing_in_its_conversation(kept: Br
         assert shown(kept) == [user("begun"), user("first"), user("other second")]
 
 
+@pytest.mark.promise("state.conversation.failed")
 async def test_a_response_that_is_cancelled_leaves_nothing_in_its_conversation(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("begun")])
     gate = asyncio.Event()
@@ -266,6 +277,7 @@ async def test_a_response_that_is_cancelled_leaves_nothing_in_its_conversation(k
     assert texts((await kept.client.conversations.items.list(made.id)).data) == ["begun"]
 
 
+@pytest.mark.promise("state.conversation")
 async def test_a_response_in_the_background_is_added_to_its_conversation_at_its_end(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("begun")])
     gate = asyncio.Event()
@@ -280,6 +292,7 @@ async def test_a_response_in_the_background_is_added_to_its_conversation_at_its_
     assert texts(listed.data) == ["begun", "meanwhile", "first", "one"]
 
 
+@pytest.mark.promise("state.conversation")
 async def test_a_response_that_was_cut_off_is_added_as_far_as_it_went(kept: Bridge) -> None:
     made = await kept.client.conversations.create()
     kept.script(answer(message("one two STOP three")))
@@ -287,6 +300,7 @@ async def test_a_response_that_was_cut_off_is_added_as_far_as_it_went(kept: Brid
     assert texts((await kept.client.conversations.items.list(made.id, order="asc")).data) == ["first", "one two "]
 
 
+@pytest.mark.promise("state.conversations")
 async def test_responses_stay_when_their_conversation_is_deleted(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("begun")])
     kept.script(answer(message("one")), answer(message("two")))
@@ -300,6 +314,7 @@ async def test_responses_stay_when_their_conversation_is_deleted(kept: Bridge) -
     assert told(caught.value) == (404, "not_found", "conversation")
 
 
+@pytest.mark.promise("state.conversation")
 async def test_two_responses_at_once_each_see_what_was_there_when_they_began(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("begun")])
     gate = asyncio.Event()
@@ -320,6 +335,7 @@ async def test_two_responses_at_once_each_see_what_was_there_when_they_began(kep
     assert (begun, rest) in (("begun", left + right), ("begun", right + left))
 
 
+@pytest.mark.promise("state.conversation")
 async def test_a_conversation_that_is_deleted_meanwhile_does_not_cost_the_answer(kept: Bridge) -> None:
     made = await kept.client.conversations.create()
     gate = asyncio.Event()
@@ -334,6 +350,7 @@ async def test_a_conversation_that_is_deleted_meanwhile_does_not_cost_the_answer
         await kept.client.responses.retrieve(response.id)
 
 
+@pytest.mark.promise("state.restart")
 async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
     async with keeping_bridge(tmp_path) as bridge:
         made = await bridge.client.conversations.create(metadata={"topic": "demo"})
@@ -346,6 +363,7 @@ async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert shown(bridge) == [user("first"), thought("E1", "Hm."), assistant("one"), user("second")]
 
 
+@pytest.mark.promise("state.keys")
 async def test_another_key_finds_nothing(kept: Bridge) -> None:
     made = await kept.client.conversations.create(items=[said("mine")])
     mine: Any = (await kept.client.conversations.items.list(made.id)).data[0]
@@ -382,6 +400,7 @@ REFUSED: dict[str, tuple[JsonObject, str, str | None]] = {
 }
 
 
+@pytest.mark.promise("state.conversations")
 @pytest.mark.parametrize(("body", "code", "param"), REFUSED.values(), ids=REFUSED.keys())
 async def test_what_cannot_be_kept_is_refused(bridge: Bridge, body: JsonObject, code: str, param: str) -> None:
     response = await bridge.http.post("/v1/conversations", json=body)
@@ -389,8 +408,11 @@ async def test_what_cannot_be_kept_is_refused(bridge: Bridge, body: JsonObject, 
     assert (response.status_code, error["code"], error["param"]) == (400, code, param)
 
 
+@pytest.mark.promise("state.errors")
 async def test_nothing_to_add_is_refused(bridge: Bridge) -> None:
     made = await bridge.client.conversations.create()
     with pytest.raises(openai.BadRequestError) as caught:
         await bridge.client.conversations.items.create(made.id, items=[])
-    assert told(caught.value) == (400, "missing_required_parameter", "items")
+    assert told(caught.value) == (400, "empty_array", "items")
+    nothing = await bridge.http.post(f"/v1/conversations/{made.id}/items", json={})
+    assert (nothing.status_code, nothing.json()["error"]["code"]) == (400, "missing_required_parameter")

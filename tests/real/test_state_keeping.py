@@ -21,10 +21,11 @@ from tests.support.state_clients import (
 )
 from tests.support.tool_clients import declared, weather_call
 from turnbridge import bootstrap
-from turnbridge.api.responses.state import NOTHING_KEPT
+from turnbridge.api.generation import NOTHING_KEPT
 from turnbridge.engine.records import KeptItem, ResponseRecord
 from turnbridge.scripted_model.replies import answer, message, reasoning
-from turnbridge.store.open import STORE_FILE, open_store, store_url
+from turnbridge.store.schema import STORE_FILE, store_url
+from turnbridge.store.sql_store import open_store
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.middleware.auth import client_with
 
@@ -35,6 +36,7 @@ HI: Any = [{"role": "user", "content": f"hi {MARK}"}]
 DAY_S = 24 * 3600
 
 
+@pytest.mark.promise("state.no-trace")
 @pytest.mark.parametrize("warm", [0, 64], ids=["replayed", "warm"])
 async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(tmp_path: Path, warm: int) -> None:
     secret = answer(reasoning([f"about {MARK}"], encrypted=f"sealed {MARK}"), message(f"bye {MARK}"))
@@ -58,6 +60,7 @@ async def test_what_is_not_to_be_kept_leaves_no_trace_on_disk(tmp_path: Path, wa
     assert traces(tmp_path, "an ordinary question") == [STORE_FILE]
 
 
+@pytest.mark.promise("state.deleted")
 async def test_what_was_deleted_leaves_no_trace_once_the_gateway_has_ended(tmp_path: Path) -> None:
     async with running_bridge(tmp_path) as bridge:
         bridge.model.respond = lambda _: answer(message(f"bye {MARK}"))
@@ -72,6 +75,7 @@ async def test_what_was_deleted_leaves_no_trace_once_the_gateway_has_ended(tmp_p
     assert traces(tmp_path, MARK) == []
 
 
+@pytest.mark.promise("state.no-trace")
 async def test_no_key_is_written_to_disk(tmp_path: Path) -> None:
     async with running_bridge(tmp_path) as bridge:
         bridge.says("hello")
@@ -87,6 +91,7 @@ async def forgetful(tmp_path_factory: pytest.TempPathFactory, anyio_backend: obj
         yield running
 
 
+@pytest.mark.promise("state.off")
 async def test_a_gateway_that_keeps_nothing_answers_and_says_so(forgetful: Bridge) -> None:
     forgetful.model.respond = lambda _: answer(message("hello"))
     response, _ = await respond(forgetful, "hi")
@@ -131,6 +136,7 @@ UNKEPT: dict[str, tuple[str, str, JsonObject, tuple[int, str, str | None]]] = {
 }
 
 
+@pytest.mark.promise("state.off")
 @pytest.mark.parametrize(("method", "path", "body", "expected"), UNKEPT.values(), ids=UNKEPT.keys())
 async def test_a_gateway_that_keeps_nothing_refuses_what_needs_it(
     forgetful: Bridge, method: str, path: str, body: JsonObject, expected: tuple[int, str, str | None]
@@ -143,6 +149,7 @@ async def test_a_gateway_that_keeps_nothing_refuses_what_needs_it(
     assert forgetful.model.requests == []
 
 
+@pytest.mark.promise("state.off")
 async def test_a_gateway_that_keeps_nothing_has_no_file_for_it(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_STORE_TTL_DAYS=0) as bridge:
         bridge.says("hello")
@@ -181,6 +188,7 @@ async def until_left(bridge: Bridge, names: list[str], expected: list[str]) -> N
         pass
 
 
+@pytest.mark.promise("state.retention")
 async def test_what_is_too_old_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "PRUNING_INTERVAL_S", 0.05)
     ages = {"resp_29": 29.0, "resp_31": 31.0, "resp_400": 400.0}
@@ -191,6 +199,7 @@ async def test_what_is_too_old_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
         await until_left(bridge, [*ages], [])
 
 
+@pytest.mark.promise("state.retention")
 async def test_the_oldest_make_room_for_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "PRUNING_INTERVAL_S", 0.05)
     ages = {"resp_4": 4.0, "resp_3": 3.0, "resp_2": 2.0, "resp_1": 1.0}
@@ -212,6 +221,7 @@ async def broken(tmp_path: Path) -> AsyncIterator[Bridge]:
         yield running
 
 
+@pytest.mark.promise("state.broken-store")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_store_that_fails_costs_nobody_an_answer(broken: Bridge, stream: bool) -> None:
     broken.says("hello")
@@ -229,6 +239,7 @@ async def test_a_store_that_fails_costs_nobody_an_answer(broken: Bridge, stream:
     assert "no such table" in noted["reason"]
 
 
+@pytest.mark.promise("state.broken-store")
 async def test_a_store_that_fails_costs_no_chat_an_answer(broken: Bridge) -> None:
     broken.says("hello")
     with capture_logs() as logs:
@@ -237,6 +248,7 @@ async def test_a_store_that_fails_costs_no_chat_an_answer(broken: Bridge) -> Non
     assert [log["completion"] for log in logs if log["event"] == "chat_not_kept"] == [chat.id]
 
 
+@pytest.mark.promise("state.broken-store")
 async def test_clients_that_keep_their_own_history_need_no_store(broken: Bridge) -> None:
     broken.says("Sunny.")
     history: Any = [
@@ -248,6 +260,7 @@ async def test_clients_that_keep_their_own_history_need_no_store(broken: Bridge)
     assert response.output_text == "Sunny."
 
 
+@pytest.mark.promise("state.broken-store")
 async def test_a_store_that_fails_is_told_to_those_who_need_it(broken: Bridge) -> None:
     broken.script()
     responses = broken.client.responses
@@ -264,6 +277,7 @@ async def test_a_store_that_fails_is_told_to_those_who_need_it(broken: Bridge) -
     assert broken.model.requests == []
 
 
+@pytest.mark.promise("state.stored")
 async def test_a_client_that_leaves_as_its_answer_ends_finds_it_kept(bridge: Bridge) -> None:
     bridge.script(answer(message("one")), answer(message("two")))
     stream = await bridge.client.responses.create(model=MODEL, input="first", stream=True)

@@ -27,6 +27,7 @@ def postgres() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.promise("state.restart")
 async def test_what_one_gateway_has_kept_another_goes_on_with(postgres: str, tmp_path: Path) -> None:
     async with keeping_bridge(tmp_path / "one", PROXY_DATABASE_URL=postgres) as one:
         one.script(answer(reasoning(["Hm."], encrypted="E1"), message("one")))
@@ -45,6 +46,7 @@ async def test_what_one_gateway_has_kept_another_goes_on_with(postgres: str, tmp
             await other.client.responses.retrieve(first.id)
 
 
+@pytest.mark.promise("state.broken-store")
 async def test_a_postgres_that_is_not_there_costs_nobody_an_answer(tmp_path: Path) -> None:
     nowhere = f"postgresql://nobody@/nothing?host={tmp_path}"
     async with keeping_bridge(tmp_path / "data", PROXY_DATABASE_URL=nowhere) as bridge:

@@ -45,6 +45,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         yield running
 
 
+@pytest.mark.promise("state.stored", "state.sdks")
 async def test_a_response_is_kept_by_default_and_read_again_as_it_was(bridge: Bridge) -> None:
     bridge.script(answer(reasoning(["Hm."], encrypted="E1"), message("one")))
     made = await bridge.client.responses.create(model=MODEL, input="first", metadata={"ticket": "42"})
@@ -56,6 +57,7 @@ async def test_a_response_is_kept_by_default_and_read_again_as_it_was(bridge: Br
     }
 
 
+@pytest.mark.promise("state.stored")
 async def test_a_streamed_response_is_read_again_as_its_last_event_told_it(bridge: Bridge) -> None:
     bridge.script(answer(message("one", pieces=["o", "ne"])))
     events = [event async for event in await bridge.client.responses.create(model=MODEL, input="first", stream=True)]
@@ -64,6 +66,7 @@ async def test_a_streamed_response_is_read_again_as_its_last_event_told_it(bridg
     assert (again.output_text, again.to_dict()) == ("one", last.response.to_dict())
 
 
+@pytest.mark.promise("state.include")
 async def test_encrypted_reasoning_is_shown_again_only_to_those_who_ask(bridge: Bridge) -> None:
     bridge.script(answer(reasoning(["Hm."], encrypted="E1"), message("one")), answer(message("two")))
     made, _ = await respond(bridge, "first")
@@ -81,6 +84,7 @@ def text_of(item: ResponseItem) -> str:
     return str(content[0].text)
 
 
+@pytest.mark.promise("state.input-items")
 @pytest.mark.parametrize("order", ["asc", "desc"])
 async def test_what_a_response_was_made_from_is_listed_page_by_page(bridge: Bridge, order: Any) -> None:
     bridge.script(*(answer(message(f"answer {n}")) for n in range(3)))
@@ -99,6 +103,7 @@ async def test_what_a_response_was_made_from_is_listed_page_by_page(bridge: Brid
     assert ([text_of(item) for item in usual.data], usual.has_more) == (told_so_far[::-1], False)
 
 
+@pytest.mark.promise("state.deleted")
 async def test_a_deleted_response_is_gone_and_those_after_it_stay(bridge: Bridge) -> None:
     bridge.script(answer(message("one")), answer(message("two")), answer(message("three")))
     first, _ = await respond(bridge, "first")
@@ -121,6 +126,7 @@ async def test_a_deleted_response_is_gone_and_those_after_it_stay(bridge: Bridge
     assert shown(bridge) == [user("first"), assistant("one"), user("second"), assistant("two"), user("third")]
 
 
+@pytest.mark.promise("state.keys")
 async def test_another_key_finds_nothing(shared: Bridge) -> None:
     shared.script(answer(reasoning(["Hm."], encrypted="E1"), message("one"), key="mine"), answer(message("two")))
     mine, _ = await respond(shared, "first")
@@ -172,6 +178,7 @@ REFUSED: dict[str, tuple[JsonObject, tuple[int, str, str]]] = {
 }
 
 
+@pytest.mark.promise("state.errors")
 @pytest.mark.parametrize(("fields", "expected"), REFUSED.values(), ids=REFUSED.keys())
 async def test_what_cannot_be_continued_is_refused_before_the_model_is_asked(
     bridge: Bridge, fields: JsonObject, expected: tuple[int, str, str]
@@ -187,6 +194,7 @@ async def test_what_cannot_be_continued_is_refused_before_the_model_is_asked(
 MANY_NINES = "9" * 5000
 
 
+@pytest.mark.promise("state.input-items")
 @pytest.mark.parametrize(
     ("query", "param"),
     [
@@ -206,6 +214,7 @@ async def test_a_page_that_cannot_be_is_refused(bridge: Bridge, query: str, para
     assert (response.status_code, error["code"], error["param"]) == (400, "invalid_value", param)
 
 
+@pytest.mark.promise("state.background.streamed")
 @pytest.mark.parametrize("after", ["-1", "x", MANY_NINES], ids=["negative", "no number", "endless"])
 async def test_the_number_of_an_event_is_a_number(bridge: Bridge, after: str) -> None:
     response = await bridge.http.get(f"/v1/responses/resp_1?stream=true&starting_after={after}")
@@ -213,6 +222,7 @@ async def test_the_number_of_an_event_is_a_number(bridge: Bridge, after: str) ->
     assert (response.status_code, error["code"], error["param"]) == (400, "invalid_value", "starting_after")
 
 
+@pytest.mark.promise("state.background.streamed")
 async def test_only_responses_made_in_the_background_are_streamed_again_or_cancelled(bridge: Bridge) -> None:
     bridge.says("one")
     made, _ = await respond(bridge, "first")
@@ -222,6 +232,7 @@ async def test_only_responses_made_in_the_background_are_streamed_again_or_cance
         assert told(caught.value) == (400, "not_in_background", None)
 
 
+@pytest.mark.promise("state.failed")
 async def test_an_answer_that_fails_in_its_stream_is_kept_as_failed_without_its_half(bridge: Bridge) -> None:
     was_read = asyncio.Event()
     half = message("whole", pieces=["ha", Wait(gate=was_read), Hangup()])
@@ -244,6 +255,7 @@ async def test_an_answer_that_fails_in_its_stream_is_kept_as_failed_without_its_
     assert shown(bridge) == [user("first"), user("second")]
 
 
+@pytest.mark.promise("state.failed")
 async def test_an_answer_that_was_cut_off_is_kept_and_continued_as_far_as_it_went(bridge: Bridge) -> None:
     bridge.script(answer(message("one two three STOP four")), answer(message("more")))
     cut, _ = await respond(bridge, "count", extra_body={"stop": "STOP"})
@@ -252,6 +264,7 @@ async def test_an_answer_that_was_cut_off_is_kept_and_continued_as_far_as_it_wen
     assert shown(bridge) == [user("count"), assistant("one two three "), user("go on")]
 
 
+@pytest.mark.promise("state.no-trace")
 async def test_an_answer_whose_id_nobody_has_is_not_kept(bridge: Bridge) -> None:
     bridge.script(error_reply(500, "Broken."))
     response = await bridge.http.post("/v1/responses", json={"model": MODEL, "input": "first"})

@@ -69,6 +69,7 @@ async def continued(bridge: Bridge, response_id: str, text: str, reply: str) -> 
     return response.id, way
 
 
+@pytest.mark.promise("state.continued", "state.reasoning", "threads.warm")
 async def test_a_conversation_goes_on_from_any_response_and_branches(kept: Bridge) -> None:
     kept.script(answer(reasoning(["Hm."], encrypted="E1"), message("one")))
     first, way = await respond(kept, "first")
@@ -88,6 +89,7 @@ async def test_a_conversation_goes_on_from_any_response_and_branches(kept: Bridg
     assert (way, shown(kept)) == (goes_on(kept), [*history, assistant("three"), user("fourth")])
 
 
+@pytest.mark.promise("state.continued")
 async def test_a_continued_request_is_the_one_that_the_whole_conversation_would_have_made(kept: Bridge) -> None:
     kept.script(answer(reasoning(["Hm."], encrypted="E1"), message("one")), answer(message("two")))
     first, _ = await respond(kept, "first")
@@ -97,6 +99,7 @@ async def test_a_continued_request_is_the_one_that_the_whole_conversation_would_
     assert {**kept.model.requests[1].body, "input": shown(kept)} == {**whole, "input": history}
 
 
+@pytest.mark.promise("state.instructions")
 async def test_instructions_do_not_carry_over(kept: Bridge) -> None:
     kept.script(answer(message("one")))
     first, _ = await respond(kept, "first", instructions="Be brief.")
@@ -104,6 +107,7 @@ async def test_instructions_do_not_carry_over(kept: Bridge) -> None:
     assert (way, shown(kept)) == ("replayed", [user("first"), assistant("one"), user("second")])
 
 
+@pytest.mark.promise("state.tools")
 async def test_outputs_of_calls_resume_the_turn_that_waits_for_them(kept: Bridge) -> None:
     kept.script(
         answer(reasoning(["Hm."], encrypted="E1"), weather_call("Rome", "call_resumed")),
@@ -120,6 +124,7 @@ async def test_outputs_of_calls_resume_the_turn_that_waits_for_them(kept: Bridge
     assert shown(kept, 2) == [*history, assistant("Sunny."), user("and now?")]
 
 
+@pytest.mark.promise("state.tools")
 async def test_other_outputs_for_the_same_call_are_a_branch(kept: Bridge) -> None:
     kept.script(answer(weather_call("Rome", "call_twice")), answer(message("Sunny.")), answer(message("Rainy.")))
     called, _ = await respond(kept, "weather?", tools=TOOLS)
@@ -132,6 +137,7 @@ async def test_other_outputs_for_the_same_call_are_a_branch(kept: Bridge) -> Non
     assert ways == ["parked", "replayed"]
 
 
+@pytest.mark.promise("state.tools")
 async def test_a_call_without_its_output_is_not_continued(bridge: Bridge) -> None:
     bridge.script(answer(weather_call("Rome", "call_open")))
     called, _ = await respond(bridge, "weather?", tools=TOOLS)
@@ -141,6 +147,7 @@ async def test_a_call_without_its_output_is_not_continued(bridge: Bridge) -> Non
     assert len(bridge.model.requests) == 1
 
 
+@pytest.mark.promise("state.restart")
 @pytest.mark.parametrize("warm", [0, 64], ids=["replayed", "warm"])
 async def test_a_conversation_goes_on_after_a_restart_of_gateway_and_codex(tmp_path: Path, warm: int) -> None:
     async with keeping_bridge(tmp_path, PROXY_WARM_THREADS_MAX=warm) as bridge:
@@ -169,6 +176,7 @@ async def test_a_conversation_goes_on_after_a_restart_of_gateway_and_codex(tmp_p
         )
 
 
+@pytest.mark.promise("state.reasoning")
 async def test_thoughts_around_calls_are_put_back_for_chat_clients_after_a_restart(tmp_path: Path) -> None:
     async with keeping_bridge(tmp_path) as bridge:
         bridge.script(answer(reasoning(["Hm."], encrypted="E1"), weather_call("Rome", "call_told")))
@@ -191,6 +199,7 @@ async def test_thoughts_around_calls_are_put_back_for_chat_clients_after_a_resta
         ]
 
 
+@pytest.mark.promise("items.references")
 async def test_references_to_items_resolve(kept: Bridge) -> None:
     kept.script(answer(reasoning(["Hm."], encrypted="E1"), message("one"), key="referred"))
     first, _ = await respond(kept, "first")
@@ -212,6 +221,7 @@ async def test_references_to_items_resolve(kept: Bridge) -> None:
     assert shown(kept) == [*history, assistant("two"), user("third")]
 
 
+@pytest.mark.promise("state.reasoning")
 async def test_thoughts_that_come_back_without_their_content_get_it_again(kept: Bridge) -> None:
     kept.script(answer(reasoning(["Hm."], encrypted="E1"), message("one"), key="sealed"), answer(message("two")))
     first, _ = await respond(kept, "first")
@@ -221,6 +231,7 @@ async def test_thoughts_that_come_back_without_their_content_get_it_again(kept: 
     assert shown(kept) == [user("first"), thought("E1", "Hm."), assistant("one"), user("second")]
 
 
+@pytest.mark.promise("state.continued")
 async def test_a_response_may_be_continued_without_any_input(bridge: Bridge) -> None:
     bridge.script(answer(message("one")), answer(message("two")))
     first, _ = await respond(bridge, "first")
@@ -229,6 +240,7 @@ async def test_a_response_may_be_continued_without_any_input(bridge: Bridge) -> 
     assert shown(bridge) == [user("first"), assistant("one")]
 
 
+@pytest.mark.promise("state.continued")
 async def test_a_continued_response_need_not_be_kept_itself(kept: Bridge) -> None:
     kept.script(answer(message("one")), answer(message("two")))
     first, _ = await respond(kept, "first")
@@ -240,6 +252,7 @@ async def test_a_continued_response_need_not_be_kept_itself(kept: Bridge) -> Non
     assert shown(kept) == [user("first"), assistant("one"), user("third")]
 
 
+@pytest.mark.promise("state.failed")
 async def test_half_a_thought_of_a_response_that_failed_is_not_said_again(kept: Bridge) -> None:
     thinking = reasoning(["Half a thought"])
     broken = replace(thinking, beats=(*thinking.beats[:2], Pause(seconds=0.1), Hangup()))

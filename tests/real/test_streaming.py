@@ -83,12 +83,14 @@ def rich_answer() -> StreamReply:
     )
 
 
+@pytest.mark.promise("streaming.as-they-come")
 @BOTH_APIS
 async def test_text_in_pieces_arrives_whole_and_in_those_pieces(bridge: Bridge, path: str) -> None:
     bridge.script(answer(message("hello", pieces=["hel", "lo"])))
     assert pieces_of(path, data_of(await streamed(bridge, path))) == ["hel", "lo"]
 
 
+@pytest.mark.promise("streaming.responses.order", "streaming.responses.sequence-numbers", "reasoning.summary")
 async def test_a_response_stream_has_the_full_typed_order(bridge: Bridge) -> None:
     bridge.script(rich_answer())
     events = data_of(await streamed(bridge, RESPONSES))
@@ -110,6 +112,7 @@ async def test_a_response_stream_has_the_full_typed_order(bridge: Bridge) -> Non
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
+@pytest.mark.promise("streaming.responses.stable-ids")
 async def test_everything_in_a_response_stream_keeps_its_id_and_place(bridge: Bridge) -> None:
     bridge.script(rich_answer())
     events = data_of(await streamed(bridge, RESPONSES))
@@ -126,6 +129,7 @@ async def test_everything_in_a_response_stream_keeps_its_id_and_place(bridge: Br
             assert (item["id"] if isinstance(item, dict) else event["item_id"]) == ids[index]
 
 
+@pytest.mark.promise("streaming.responses.frames")
 async def test_every_event_of_a_response_stream_is_one_that_the_sdk_knows(bridge: Bridge) -> None:
     bridge.script(rich_answer())
     frames = (await streamed(bridge, RESPONSES)).removesuffix("\n\n").split("\n\n")
@@ -135,6 +139,7 @@ async def test_every_event_of_a_response_stream_is_one_that_the_sdk_knows(bridge
         assert name == f"event: {event.type}"
 
 
+@pytest.mark.promise("streaming.responses.envelope")
 async def test_the_envelope_of_a_response_changes_only_in_what_the_answer_decides(bridge: Bridge) -> None:
     bridge.script(rich_answer())
     events = data_of(await streamed(bridge, RESPONSES))
@@ -146,6 +151,7 @@ async def test_the_envelope_of_a_response_changes_only_in_what_the_answer_decide
     assert {key for key in created if created[key] != completed[key]} == {"status", "completed_at", "output", "usage"}
 
 
+@pytest.mark.promise("responses.sdks")
 async def test_the_sdks_response_stream_ends_in_the_final_response(bridge: Bridge) -> None:
     bridge.script(rich_answer())
     async with bridge.client.responses.stream(model=MODEL, input="hi") as stream:
@@ -157,6 +163,7 @@ async def test_the_sdks_response_stream_ends_in_the_final_response(bridge: Bridg
     assert final.usage.total_tokens == 150
 
 
+@pytest.mark.promise("streaming.chat.order", "streaming.chat.same-head", "streaming.chat.usage", "reasoning.chat")
 async def test_a_chat_stream_is_role_text_finish_usage_and_done(bridge: Bridge) -> None:
     bridge.script(rich_answer())
     body = asking(CHAT) | {"stream_options": {"include_usage": True}}
@@ -185,11 +192,13 @@ async def test_a_chat_stream_is_role_text_finish_usage_and_done(bridge: Bridge) 
     assert usage.usage.total_tokens == 150
 
 
+@pytest.mark.promise("streaming.chat.usage")
 async def test_a_chat_stream_has_no_usage_unless_asked_for(bridge: Bridge) -> None:
     bridge.says("hello")
     assert [chunk for chunk in data_of(await streamed(bridge, CHAT)) if "usage" in chunk or not chunk["choices"]] == []
 
 
+@pytest.mark.promise("chat.sdks")
 async def test_the_sdks_chat_stream_ends_in_the_final_completion(bridge: Bridge) -> None:
     bridge.script(rich_answer())
     async with bridge.client.chat.completions.stream(
@@ -203,6 +212,7 @@ async def test_the_sdks_chat_stream_ends_in_the_final_completion(bridge: Bridge)
     assert final.usage.total_tokens == 150
 
 
+@pytest.mark.promise("streaming.no-empty-delta", "streaming.chat.order")
 @pytest.mark.parametrize(
     ("reply", "content"),
     [(answer(message("hello")), ""), (answer(function_call("f", "{}")), None)],
@@ -228,6 +238,7 @@ EMPTY: dict[str, Reply] = {
 }
 
 
+@pytest.mark.promise("streaming.no-empty-delta")
 @pytest.mark.parametrize("reply", EMPTY.values(), ids=EMPTY.keys())
 async def test_an_empty_answer_is_a_whole_stream_without_an_empty_delta(bridge: Bridge, reply: Reply) -> None:
     bridge.script(reply, reply)
@@ -247,6 +258,7 @@ async def test_an_empty_answer_is_a_whole_stream_without_an_empty_delta(bridge: 
     assert types[-1] == "response.completed"
 
 
+@pytest.mark.promise("streaming.any-text")
 async def test_no_character_is_taken_for_the_end_of_a_line(bridge: Bridge) -> None:
     text = "one\r\ntwo\rthree\n\nfour\u2028five\u2029six\u0085seven\x0b\x0ceight\x1cnine 😀 é"
     bridge.script(answer(message(text)), answer(message(text)))
@@ -258,6 +270,7 @@ async def test_no_character_is_taken_for_the_end_of_a_line(bridge: Bridge) -> No
     assert "".join([choice.delta.content or "" async for chunk in chunks for choice in chunk.choices]) == text
 
 
+@pytest.mark.promise("streaming.ten-thousand")
 @BOTH_APIS
 async def test_ten_thousand_deltas_arrive_complete_and_in_order(bridge: Bridge, path: str) -> None:
     pieces = [f"{number} " for number in range(10_000)]
@@ -265,6 +278,7 @@ async def test_ten_thousand_deltas_arrive_complete_and_in_order(bridge: Bridge, 
     assert pieces_of(path, data_of(await streamed(bridge, path))) == pieces
 
 
+@pytest.mark.promise("streaming.never-mixed")
 @pytest.mark.parametrize("count", [2, 16])
 async def test_streams_at_once_never_mix(bridge: Bridge, count: int) -> None:
     all_are_open = asyncio.Event()
@@ -285,6 +299,7 @@ async def test_streams_at_once_never_mix(bridge: Bridge, count: int) -> None:
     assert texts == ["".join(f"client {i}:{number} " for number in range(50)) for i in range(count)]
 
 
+@pytest.mark.promise("streaming.as-they-come", "streaming.whole-frames")
 @BOTH_APIS
 async def test_a_piece_arrives_while_the_model_still_thinks_and_no_frame_is_split(bridge: Bridge, path: str) -> None:
     first_was_read = asyncio.Event()

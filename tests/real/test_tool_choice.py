@@ -23,7 +23,7 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
-from turnbridge.engine.tool_rules import CALL_NOW, NOT_RUN_ALONE, NOT_RUN_WITH_INVALID
+from turnbridge.engine.turn_rules import CALL_NOW, NOT_RUN_ALONE, NOT_RUN_WITH_INVALID
 from turnbridge.scripted_model.replies import (
     OutputItem,
     Reply,
@@ -75,6 +75,7 @@ async def refusal(bridge: Bridge, api: Api, *, stream: bool = False, **options: 
     return response.status_code, error
 
 
+@pytest.mark.promise("tools.choice")
 @pytest.mark.parametrize(
     ("api", "choice", "names"),
     [
@@ -100,6 +101,7 @@ async def test_the_model_is_given_the_functions_that_the_choice_allows(
     assert names_given(bridge) == names
 
 
+@pytest.mark.promise("tools.choice")
 @BOTH_APIS
 async def test_the_model_is_given_nothing_if_nothing_may_be_called(bridge: Bridge, api: Api) -> None:
     bridge.script(SUNNY)
@@ -118,6 +120,7 @@ MUST = [
 ]
 
 
+@pytest.mark.promise("tools.choice.required")
 @pytest.mark.parametrize(("api", "choice"), MUST)
 async def test_a_model_that_does_not_call_is_reminded_once_on_the_same_thread(
     bridge: Bridge, api: Api, choice: Json
@@ -133,6 +136,7 @@ async def test_a_model_that_does_not_call_is_reminded_once_on_the_same_thread(
     assert threads(bridge) == 1
 
 
+@pytest.mark.promise("tools.choice.required")
 @WHOLE_AND_STREAMED
 @BOTH_APIS
 async def test_a_turn_that_needed_a_reminder_goes_on_parked_or_replayed(bridge: Bridge, api: Api, stream: bool) -> None:
@@ -150,6 +154,7 @@ async def test_a_turn_that_needed_a_reminder_goes_on_parked_or_replayed(bridge: 
     assert seen[0] == seen[1]
 
 
+@pytest.mark.promise("tools.choice.failure")
 @BOTH_APIS
 async def test_a_model_that_never_calls_ends_in_an_honest_error(bridge: Bridge, api: Api) -> None:
     bridge.script(SUNNY, SUNNY)
@@ -165,6 +170,7 @@ async def test_a_model_that_never_calls_ends_in_an_honest_error(bridge: Bridge, 
     assert len(bridge.model.requests) == 2
 
 
+@pytest.mark.promise("tools.choice.failure")
 async def test_a_stream_that_has_shown_an_answer_without_a_call_ends_as_failed(bridge: Bridge) -> None:
     bridge.script(SUNNY, SUNNY)
     asked: Any = {"model": MODEL, "input": "hi", "tools": declared("responses"), "tool_choice": "required"}
@@ -178,6 +184,7 @@ async def test_a_stream_that_has_shown_an_answer_without_a_call_ends_as_failed(b
     assert raised.value.code == "tool_call_missing"
 
 
+@pytest.mark.promise("tools.choice.required")
 async def test_usage_counts_the_answer_that_had_to_be_corrected(bridge: Bridge) -> None:
     counted = Usage(input_tokens=100, output_tokens=10)
     bridge.script(answer(message("No."), usage=counted), answer(ROME, usage=counted))
@@ -186,6 +193,7 @@ async def test_usage_counts_the_answer_that_had_to_be_corrected(bridge: Bridge) 
     assert (response.usage.input_tokens, response.usage.output_tokens) == (200, 20)
 
 
+@pytest.mark.promise("tools.batch.text", "tools.parallel-off")
 @WHOLE_AND_STREAMED
 @BOTH_APIS
 async def test_a_client_that_runs_one_call_at_a_time_gets_one_and_the_model_hears_of_it(
@@ -213,6 +221,7 @@ def wrong(number: int) -> OutputItem:
     return function_call("weather", {"city": number}, call_id=f"call_wrong{number}")
 
 
+@pytest.mark.promise("tools.batch.together", "tools.strict")
 @WHOLE_AND_STREAMED
 @BOTH_APIS
 @pytest.mark.parametrize("times", [1, 2])
@@ -231,6 +240,7 @@ async def test_a_strict_call_with_wrong_arguments_is_corrected_before_the_client
     assert "is not of type" in str(told[0])
 
 
+@pytest.mark.promise("tools.strict")
 async def test_all_calls_of_a_batch_with_a_wrong_one_are_to_be_made_again(bridge: Bridge) -> None:
     seen = await converse_both_ways(
         bridge,
@@ -244,6 +254,7 @@ async def test_all_calls_of_a_batch_with_a_wrong_one_are_to_be_made_again(bridge
     assert str(second).startswith("Invalid arguments, not run: ")
 
 
+@pytest.mark.promise("tools.strict.failure")
 @WHOLE_AND_STREAMED
 @BOTH_APIS
 async def test_a_strict_call_that_stays_wrong_fails_and_nothing_of_it_was_shown(
@@ -255,12 +266,14 @@ async def test_a_strict_call_that_stays_wrong_fails_and_nothing_of_it_was_shown(
     assert len(bridge.model.requests) == 3
 
 
+@pytest.mark.promise("tools.strict")
 async def test_functions_that_are_not_strict_are_called_as_the_model_likes(bridge: Bridge) -> None:
     bridge.script(answer(wrong(7)))
     shown, _ = await ask(bridge, "responses", [HI])
     assert shown == {"text": "", "calls": [["call_wrong7", "weather", '{"city": 7}']]}
 
 
+@pytest.mark.promise("tools.legacy")
 @WHOLE_AND_STREAMED
 async def test_legacy_functions_are_called_in_their_own_words(bridge: Bridge, stream: bool) -> None:
     bridge.script(answer(message("Looking."), weather_call("Rome", "call_a"), weather_call("Oslo", "call_b")), SUNNY)
@@ -305,6 +318,7 @@ async def legacy_round(
     return (told | {"function_call": dict(call)} if call["name"] else told), reason
 
 
+@pytest.mark.promise("tools.legacy")
 @pytest.mark.parametrize(
     ("choice", "names"), [("auto", ["a", "b"]), ("none", []), ({"name": "b"}, ["b"])], ids=["auto", "none", "named"]
 )
@@ -317,21 +331,23 @@ async def test_the_legacy_choice_is_met_too(bridge: Bridge, choice: Json, names:
     assert names_given(bridge) == names
 
 
-CUSTOM: dict[Api, JsonObject] = {
-    "chat": {"type": "custom", "custom": {"name": "sql"}},
-    "responses": {"type": "custom", "name": "sql"},
-}
 HOSTED = ["file_search", "code_interpreter", "image_generation", "computer_use_preview", "mcp", "local_shell"]
 
 
-@pytest.mark.parametrize("tool", ["custom", *HOSTED])
+CARRIED: dict[Api, str] = {
+    "chat": "Functions, custom tools and 'web_search' can.",
+    "responses": "Functions, custom tools, namespaces of these, 'tool_search' and 'web_search' can.",
+}
+
+
+@pytest.mark.promise("tools.hosted")
+@pytest.mark.parametrize("tool", HOSTED)
 @BOTH_APIS
 async def test_a_tool_that_codex_cannot_carry_is_refused_by_its_place(bridge: Bridge, api: Api, tool: str) -> None:
-    refused = CUSTOM[api] if tool == "custom" else {"type": tool}
-    assert await refusal(bridge, api, tools=[*declared(api)[:1], refused]) == (
+    assert await refusal(bridge, api, tools=[*declared(api)[:1], {"type": tool}]) == (
         400,
         {
-            "message": f"Tools of type '{tool}' cannot be carried to Codex. Functions and 'web_search' can.",
+            "message": f"Tools of type '{tool}' cannot be carried to Codex. {CARRIED[api]}",
             "type": "invalid_request_error",
             "param": "tools[1].type",
             "code": "unsupported_tool",
@@ -350,6 +366,7 @@ SEARCH: JsonObject = {
 CONTENTS: JsonObject = {"search_content_types": ["text", "image"]}
 
 
+@pytest.mark.promise("tools.web-search")
 async def test_web_search_reaches_the_model_with_its_options_for_this_thread_only(bridge: Bridge) -> None:
     bridge.script(SUNNY, SUNNY)
     await ask(bridge, "responses", [HI], tools=[SEARCH])
@@ -357,6 +374,7 @@ async def test_web_search_reaches_the_model_with_its_options_for_this_thread_onl
     assert [request.body["tools"] for request in bridge.model.requests] == [[{**SEARCH, **CONTENTS}], []]
 
 
+@pytest.mark.promise("tools.web-search")
 async def test_chat_clients_ask_for_web_search_by_an_option(bridge: Bridge) -> None:
     bridge.script(SUNNY)
     place = {"type": "approximate", "approximate": {"city": "Rome"}}
@@ -367,6 +385,7 @@ async def test_chat_clients_ask_for_web_search_by_an_option(bridge: Bridge) -> N
     assert bridge.seen()["tools"] == [{**search, **located, **CONTENTS}]
 
 
+@pytest.mark.promise("tools.web-search.shown")
 @WHOLE_AND_STREAMED
 async def test_searches_and_citations_are_shown(bridge: Bridge, stream: bool) -> None:
     bridge.script(answer(web_search_call("weather rome", id="ws_1"), cited("Sunny.")))
@@ -378,6 +397,7 @@ async def test_searches_and_citations_are_shown(bridge: Bridge, stream: bool) ->
     assert told["content"][0]["annotations"] == [CITATION]
 
 
+@pytest.mark.promise("tools.web-search.shown")
 async def test_citations_are_shown_on_chat_too(bridge: Bridge) -> None:
     bridge.script(answer(web_search_call("weather rome"), cited("Sunny.")))
     asked: Any = {"model": MODEL, "messages": [HI], "web_search_options": {}}
@@ -388,6 +408,7 @@ async def test_citations_are_shown_on_chat_too(bridge: Bridge) -> None:
     ]
 
 
+@pytest.mark.promise("tools.web-search.shown")
 @BOTH_APIS
 async def test_a_search_before_a_call_stays_in_the_models_memory(bridge: Bridge, api: Api) -> None:
     options: dict[str, Any] = {"tools": [*declared(api), SEARCH]}
@@ -398,6 +419,7 @@ async def test_a_search_before_a_call_stays_in_the_models_memory(bridge: Bridge,
     assert searches == [{"type": "web_search_call", "action": {"type": "search", "query": "rome"}}]
 
 
+@pytest.mark.promise("tools.choice.required")
 async def test_a_search_is_a_call_to_a_client_that_requires_one(bridge: Bridge) -> None:
     bridge.script(answer(web_search_call("rome"), message("Sunny.")))
     shown, _ = await ask(bridge, "responses", [HI], tools=[*declared("responses"), SEARCH], tool_choice="required")

@@ -30,7 +30,7 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
-from turnbridge.codex.process import thread as conversation
+from turnbridge.codex.process.thread import CodexThread
 from turnbridge.scripted_model.replies import (
     Hangup,
     Reply,
@@ -63,6 +63,7 @@ def given(output: object) -> Callable[[Sequence[Call]], Mapping[str, object]]:
     return lambda calls: {call_id: output for call_id, _, _ in calls}
 
 
+@pytest.mark.promise("items.long", "tools.output.text")
 @pytest.mark.parametrize(
     "output",
     ["", "Error: no such city.", "x" * 200_000, "für 天気 🌦\n\t\u0000 \\u0041", '{"sun": true}'],
@@ -74,6 +75,7 @@ async def test_an_output_arrives_as_it_is(bridge: Bridge, api: Api, output: str)
     assert shown_outputs(seen.model[-1]) == [output]
 
 
+@pytest.mark.promise("tools.output.parts")
 @BOTH_APIS
 async def test_an_output_may_be_a_list_of_texts(bridge: Bridge, api: Api) -> None:
     parts = [text_part(api, "sunny"), text_part(api, "and warm")]
@@ -82,6 +84,7 @@ async def test_an_output_may_be_a_list_of_texts(bridge: Bridge, api: Api) -> Non
     assert shown_outputs(seen.model[-1]) == [listed, listed]
 
 
+@pytest.mark.promise("tools.output.parts")
 @pytest.mark.parametrize(("texts", "shown"), [(["sunny"], "sunny"), ([], [])], ids=["one text", "nothing"])
 @BOTH_APIS
 async def test_a_list_of_one_text_is_that_text_and_an_empty_one_stays(
@@ -106,6 +109,7 @@ def image_part(api: Api, url: str, detail: str | None) -> JsonObject:
     return {"type": "input_image", "image_url": url, **details}
 
 
+@pytest.mark.promise("tools.output.images")
 @pytest.mark.parametrize("detail", [None, "auto", "high"])
 @BOTH_APIS
 async def test_an_output_with_an_image_is_replayed_since_codex_would_change_its_detail(
@@ -120,6 +124,7 @@ async def test_an_output_with_an_image_is_replayed_since_codex_would_change_its_
     assert len(bridge.gateway.calls) == 0
 
 
+@pytest.mark.promise("tools.output.images")
 async def test_a_broken_image_in_an_output_is_refused(bridge: Bridge) -> None:
     bridge.script(answer(ROME))
     history: list[Any] = [HI]
@@ -129,6 +134,7 @@ async def test_a_broken_image_in_an_output_is_refused(bridge: Bridge) -> None:
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_image")
 
 
+@pytest.mark.promise("tools.parked.any-order")
 @BOTH_APIS
 async def test_outputs_may_come_in_any_order(bridge: Bridge, api: Api) -> None:
     seen = await converse_both_ways(
@@ -140,6 +146,7 @@ async def test_outputs_may_come_in_any_order(bridge: Bridge, api: Api) -> None:
     assert shown_outputs(seen.model[-1]) == ["output of call_1", "output of call_2"]
 
 
+@pytest.mark.promise("tools.parked.rewritten")
 @BOTH_APIS
 async def test_arguments_that_the_client_writes_anew_are_still_the_same_call(bridge: Bridge, api: Api) -> None:
     written = '{"city" : "R\\u00f6m", "n": 1}'
@@ -196,6 +203,7 @@ async def asked_and_answered(bridge: Bridge) -> list[Any]:
     return history + [output_item("responses", call_id, f"output of {call_id}") for call_id, _, _ in calls]
 
 
+@pytest.mark.promise("tools.edited")
 @pytest.mark.parametrize("edit", EDITS)
 async def test_a_history_that_was_edited_is_replayed_as_the_client_tells_it(bridge: Bridge, edit: str) -> None:
     history = await asked_and_answered(bridge)
@@ -207,6 +215,7 @@ async def test_a_history_that_was_edited_is_replayed_as_the_client_tells_it(brid
     assert inputs(bridge)[-1] == told
 
 
+@pytest.mark.promise("tools.edited")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -229,6 +238,7 @@ async def test_a_turn_that_is_to_go_on_differently_is_replayed(bridge: Bridge, c
     assert inputs(bridge)[-1] == told
 
 
+@pytest.mark.promise("tools.parked.between")
 @pytest.mark.parametrize("unnoticed", [{"stream": True}, {"max_output_tokens": 99}, {"metadata": {"leg": "2"}}])
 async def test_what_concerns_only_the_answer_may_change_between_the_legs(
     bridge: Bridge, unnoticed: dict[str, Any]
@@ -239,6 +249,7 @@ async def test_what_concerns_only_the_answer_may_change_between_the_legs(
     assert threads(bridge) == 1
 
 
+@pytest.mark.promise("tools.replay.reasoning")
 async def test_thoughts_that_the_client_leaves_out_are_still_there(bridge: Bridge) -> None:
     history = await asked_and_answered(bridge)
     whole = as_shown(history)
@@ -249,6 +260,7 @@ async def test_thoughts_that_the_client_leaves_out_are_still_there(bridge: Bridg
     assert inputs(bridge)[-1] == whole
 
 
+@pytest.mark.promise("tools.replay.reasoning")
 async def test_thoughts_that_come_back_without_their_summary_are_the_same_thoughts(bridge: Bridge) -> None:
     history = await asked_and_answered(bridge)
     whole = as_shown(history)
@@ -258,6 +270,7 @@ async def test_thoughts_that_come_back_without_their_summary_are_the_same_though
     assert inputs(bridge)[-1] == whole
 
 
+@pytest.mark.promise("tools.replay.reasoning")
 async def test_a_blank_text_beside_a_call_does_not_cost_the_thoughts(bridge: Bridge) -> None:
     bridge.script(answer(reasoning(["Hm."], encrypted="SECRET"), ROME), SUNNY)
     history: list[Any] = [HI]
@@ -274,6 +287,7 @@ async def test_a_blank_text_beside_a_call_does_not_cost_the_thoughts(bridge: Bri
     ]
 
 
+@pytest.mark.promise("tools.mismatch")
 @pytest.mark.parametrize(
     ("outputs", "words"),
     [
@@ -307,6 +321,7 @@ async def test_outputs_that_do_not_fit_the_calls_are_refused_and_the_turn_still_
     assert threads(bridge) == 1
 
 
+@pytest.mark.promise("tools.sent-twice")
 @BOTH_APIS
 async def test_a_second_leg_that_is_sent_twice_is_answered_twice(bridge: Bridge, api: Api) -> None:
     bridge.script(answer(ROME), SUNNY, SUNNY)
@@ -333,6 +348,7 @@ def kill_codex(bridge: Bridge) -> None:
     os.kill(worker.process.pid, signal.SIGKILL)
 
 
+@pytest.mark.promise("tools.replay.killed")
 @BOTH_APIS
 async def test_a_turn_whose_codex_is_killed_between_the_legs_is_replayed_and_nobody_notices(
     mortal: Bridge, api: Api
@@ -348,6 +364,7 @@ async def test_a_turn_whose_codex_is_killed_between_the_legs_is_replayed_and_nob
     assert inputs(mortal) == expected.model
 
 
+@pytest.mark.promise("faults.death.unseen")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_turn_whose_codex_is_killed_before_any_output_begins_again(mortal: Bridge, stream: bool) -> None:
     mortal.script(answer(Wait(gate=asyncio.Event())), answer(ROME))
@@ -362,6 +379,7 @@ async def test_a_turn_whose_codex_is_killed_before_any_output_begins_again(morta
     assert first == second
 
 
+@pytest.mark.promise("tools.replay.expired")
 async def test_a_client_that_never_comes_back_has_its_turn_interrupted_and_may_still_come_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,6 +406,7 @@ async def test_a_client_that_never_comes_back_has_its_turn_interrupted_and_may_s
         assert threads(bridge) == 2
 
 
+@pytest.mark.promise("tools.batch.together", "tools.batch.text", "tools.interleaved")
 async def test_twenty_conversations_at_once_are_never_mixed_up(bridge: Bridge) -> None:
     def respond(request: JsonObject) -> Reply:
         items: Any = request["input"]
@@ -422,10 +441,11 @@ async def test_twenty_conversations_at_once_are_never_mixed_up(bridge: Bridge) -
     assert threads(bridge) == 20
 
 
+@pytest.mark.promise("tools.broken-off")
 async def test_calls_of_an_answer_that_broke_off_are_passed_on_and_not_waited_for(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "REST_OF_CALLS_S", 0.2)
+    monkeypatch.setattr(CodexThread, "rest_of_calls_s", 0.2)
     call = weather_call("Rome", "call_broken_off")
     bridge.script(StreamReply(steps=(created(), call, Hangup())), answer(message("Sunny.")))
     history: list[Any] = [{"role": "user", "content": "weather?"}]

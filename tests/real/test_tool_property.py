@@ -81,6 +81,7 @@ def output_item(act: Act, call_id: str) -> OutputItem:
             return function_call(act.name, act.arguments, call_id=call_id)
 
 
+@pytest.mark.promise("tools.replay")
 @settings(max_examples=15, deadline=None, phases=FOUND)
 @given(
     script=st.lists(rounds, min_size=1, max_size=4),
@@ -143,6 +144,7 @@ IN_CODEX_LANGUAGE: list[JsonObject] = [
 ]
 
 
+@pytest.mark.promise("tools.schemas")
 async def test_a_schema_that_codex_can_express_reaches_the_model_as_it_is(bridge: Bridge) -> None:
     tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(IN_CODEX_LANGUAGE)]
     assert await given_for(bridge, tools) == [{**each, "strict": False} for each in tools]
@@ -203,6 +205,7 @@ BEYOND: dict[str, tuple[Json, Json]] = {
 }
 
 
+@pytest.mark.promise("tools.schemas")
 async def test_what_codex_cannot_express_stands_in_a_description(bridge: Bridge) -> None:
     tools = [tool(object_of(it=declared), f"tool_{n}") for n, (declared, _) in enumerate(BEYOND.values())]
     received: list[Any] = await given_for(bridge, tools)
@@ -210,6 +213,7 @@ async def test_what_codex_cannot_express_stands_in_a_description(bridge: Bridge)
     assert shown == {name: expected for name, (_, expected) in BEYOND.items()}
 
 
+@pytest.mark.promise("tools.schemas")
 async def test_definitions_that_codex_would_drop_stand_in_a_description(bridge: Bridge) -> None:
     tuple_of_points: JsonObject = {"type": "array", "prefixItems": [{"$ref": "#/$defs/Point"}], "items": {}}
     definitions: JsonObject = {"Point": {"type": "string"}}
@@ -221,6 +225,7 @@ async def test_definitions_that_codex_would_drop_stand_in_a_description(bridge: 
     }
 
 
+@pytest.mark.promise("tools.schemas")
 async def test_a_schema_that_codex_cuts_down_stands_whole_in_the_description_of_the_function(bridge: Bridge) -> None:
     item: JsonObject = object_of(q={"type": "string", "description": "ö" * 100})
     names = [f"item_{number}" for number in range(60)]
@@ -362,6 +367,7 @@ def takes_objects(schema: JsonObject) -> bool:
     return isinstance(values, list) and any(isinstance(value, dict) for value in values)
 
 
+@pytest.mark.promise("tools.schemas")
 @settings(max_examples=15, deadline=None, phases=FOUND, suppress_health_check=list(HealthCheck))
 @given(declared=st.lists(parameters.filter(is_accepted).filter(takes_objects), min_size=10, max_size=10))
 async def test_nothing_of_any_schema_is_lost(shared: Bridge, declared: list[JsonObject]) -> None:

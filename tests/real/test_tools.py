@@ -24,7 +24,7 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.scripted_model.replies import (
     OutputItem,
     Reply,
@@ -82,6 +82,7 @@ SCENARIOS: dict[str, list[Reply]] = {
 }
 
 
+@pytest.mark.promise("tools.declared", "tools.parked", "tools.replay", "tools.replay.reasoning")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -100,6 +101,7 @@ AWKWARD = """mcp mcp__a__b mcp..b files.read files_read files/read exec_command 
 NAMES = [*AWKWARD.split(), "a" * 200, "a" * 200 + "b", "with space", "x" * 128]
 
 
+@pytest.mark.promise("tools.names")
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_however_functions_are_named_every_call_reaches_the_client_under_its_own_name(
     bridge: Bridge, api: Api
@@ -124,6 +126,7 @@ GHOST = function_call("ghost", {"boo": 1}, call_id="call_g")
 GARBLED = function_call("weather", '{"city": Rome', call_id="call_b")
 
 
+@pytest.mark.promise("tools.unfit")
 @pytest.mark.parametrize("unfit", [GHOST, GARBLED], ids=["undeclared function", "arguments that are no JSON"])
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_a_call_that_no_client_can_serve_is_answered_by_codex_and_hidden(
@@ -137,6 +140,7 @@ async def test_a_call_that_no_client_can_serve_is_answered_by_codex_and_hidden(
     assert output.startswith(("unsupported call", "failed to parse function arguments"))
 
 
+@pytest.mark.promise("tools.unfit")
 @pytest.mark.parametrize("unfit", [GHOST, GARBLED], ids=["undeclared function", "arguments that are no JSON"])
 @pytest.mark.parametrize("place", [0, 1, 2])
 async def test_a_batch_with_a_call_that_no_client_can_serve_goes_on_with_the_others(
@@ -156,6 +160,7 @@ async def test_a_batch_with_a_call_that_no_client_can_serve_goes_on_with_the_oth
     assert threads(bridge) == 1
 
 
+@pytest.mark.promise("tools.batch.responses")
 async def test_a_call_is_streamed_on_responses_as_an_item_whose_argument_deltas_concatenate(bridge: Bridge) -> None:
     pieces = ['{"ci', 'ty": "R', 'ome"}']
     slow = function_call("weather", '{"city": "Rome"}', call_id="call_1", id="fc_1", pieces=pieces)
@@ -179,6 +184,7 @@ async def test_a_call_is_streamed_on_responses_as_an_item_whose_argument_deltas_
             "type": "response.function_call_arguments.done",
             "output_index": 1,
             "item_id": "fc_1",
+            "name": item["name"],
             "arguments": arguments,
         },
         {
@@ -189,6 +195,7 @@ async def test_a_call_is_streamed_on_responses_as_an_item_whose_argument_deltas_
     ]
 
 
+@pytest.mark.promise("chat.finish-reason", "tools.batch.chat")
 async def test_calls_are_streamed_on_chat_with_their_heads_in_the_first_fragments(bridge: Bridge) -> None:
     bridge.script(answer(message("Let me look."), ONE, function_call("files_read", "{}", call_id="call_2")))
     asked: Any = {"model": MODEL, "messages": [HI], "tools": declared("chat")}
@@ -204,6 +211,7 @@ async def test_calls_are_streamed_on_chat_with_their_heads_in_the_first_fragment
     assert [c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason] == ["tool_calls"]
 
 
+@pytest.mark.promise("tools.usage")
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_usage_is_that_of_each_leg(bridge: Bridge, api: Api) -> None:
     bridge.script(
@@ -237,6 +245,7 @@ async def native(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
         yield running
 
 
+@pytest.mark.promise("tools.mode.native")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_calls_from_a_models_script_reach_the_client_as_ordinary_ones(
@@ -260,6 +269,7 @@ async def test_calls_from_a_models_script_reach_the_client_as_ordinary_ones(
     assert '["sunny in Rome","sunny in Oslo","sunny in Bern"]' in json.dumps(output[-1]["output"]).replace("\\", "")
 
 
+@pytest.mark.promise("tools.mode.native")
 async def test_a_script_whose_turn_is_gone_is_replayed_as_the_calls_that_it_made(native: Bridge) -> None:
     native.script(answer(custom_tool_call("exec", SCRIPT)), answer(message("Sunny in Rome.")))
     history: list[Any] = [HI]
@@ -275,6 +285,7 @@ async def test_a_script_whose_turn_is_gone_is_replayed_as_the_calls_that_it_made
     ]
 
 
+@pytest.mark.promise("tools.mode.auto")
 async def test_a_model_whose_direct_tools_the_provider_refuses_is_left_native(tmp_path: Path) -> None:
     def respond(request: JsonObject) -> Reply:
         if request.get("tools"):
@@ -289,6 +300,7 @@ async def test_a_model_whose_direct_tools_the_provider_refuses_is_left_native(tm
         assert [bool(request.body.get("tools")) for request in bridge.model.requests] == [True, False, False]
 
 
+@pytest.mark.promise("tools.mode.auto")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_each_answer_says_what_codex_added_in_the_mode_in_which_it_was_given(
     tmp_path: Path, stream: bool

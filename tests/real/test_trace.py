@@ -76,7 +76,7 @@ def settle(bridge: Bridge) -> None:
 async def traced(traced_gateway: Traced) -> Traced:
     """Return the gateway without threads that were started ahead, so that each request starts its own."""
     for worker in traced_gateway.bridge.gateway.pool.workers:
-        worker.spares = SpareThreads(worker.connection)
+        worker.spares = SpareThreads(worker.connection, worker.release)
     return traced_gateway
 
 
@@ -88,6 +88,7 @@ def kinds(told: list[dict[str, Any]], phase: str) -> list[str]:
     return [f"{line['kind']} {line.get('method', '')}".strip() for line in told if line["phase"] == phase]
 
 
+@pytest.mark.promise("trace.both-wires")
 async def test_a_streamed_turn_is_told_on_both_wires_in_order_and_as_it_was(traced: Traced) -> None:
     traced.bridge.script(answer(reasoning(["Hm."]), message("Hello world", pieces=["Hello", " world"])))
     asked: JsonObject = {"model": "gpt-5.5", "stream": True, "messages": [{"role": "user", "content": "Grüß dich!"}]}
@@ -113,6 +114,7 @@ async def test_a_streamed_turn_is_told_on_both_wires_in_order_and_as_it_was(trac
     assert egress == [*map(json.loads, frames[:-1]), "[DONE]"]
 
 
+@pytest.mark.promise("trace.attribution")
 async def test_every_line_of_the_backend_names_its_app_server_and_where_it_ran(traced: Traced) -> None:
     traced.bridge.says("Hi.")
     await traced.bridge.http.post(CHAT, json=_asking("hi"), headers=named("placed"))
@@ -125,6 +127,7 @@ async def test_every_line_of_the_backend_names_its_app_server_and_where_it_ran(t
     assert backend[-1]["turn_id"] == turn
 
 
+@pytest.mark.promise("trace.attribution")
 async def test_a_thread_that_was_started_ahead_is_nobodys_until_it_is_used(traced: Traced) -> None:
     for number in range(3):
         traced.bridge.says("Hi.")
@@ -136,6 +139,7 @@ async def test_a_thread_that_was_started_ahead_is_nobodys_until_it_is_used(trace
     assert len(set.union(*threads)) == 3
 
 
+@pytest.mark.promise("trace.attribution")
 async def test_a_thread_that_serves_three_requests_is_divided_among_them(traced: Traced) -> None:
     traced.bridge.script(
         answer(function_call("weather", "{}", call_id="call_1")), answer(message("Sunny.")), answer(message("Bye."))
@@ -164,6 +168,7 @@ async def test_a_thread_that_serves_three_requests_is_divided_among_them(traced:
     assert ended == {"calls": False, "resumes": True, "goes on": True}
 
 
+@pytest.mark.promise("trace.attribution")
 async def test_requests_at_the_same_time_are_told_apart(traced: Traced) -> None:
     traced.bridge.script()
     traced.bridge.model.respond = _echo
@@ -176,6 +181,7 @@ async def test_requests_at_the_same_time_are_told_apart(traced: Traced) -> None:
         assert not [other for other in names if other != name and other in str(told)]
 
 
+@pytest.mark.promise("trace.attribution")
 async def test_several_choices_are_several_threads_of_one_request(traced: Traced) -> None:
     traced.bridge.script(answer(message("One.")), answer(message("Two.")))
     await traced.bridge.http.post(CHAT, json={**_asking("hi"), "n": 2}, headers=named("choices"))
@@ -184,6 +190,7 @@ async def test_several_choices_are_several_threads_of_one_request(traced: Traced
     assert kinds(told, "backend_io").count("rpc_notification turn/completed") == 2
 
 
+@pytest.mark.promise("trace.attribution")
 async def test_the_id_is_the_one_that_the_answer_carries(traced: Traced) -> None:
     for given in ({}, {"x-request-id": "a" * 500}):
         answered = await traced.bridge.http.get("/v1/models", headers=given)
@@ -192,6 +199,7 @@ async def test_the_id_is_the_one_that_the_answer_carries(traced: Traced) -> None
         assert told[2]["payload"] == answered.json()
 
 
+@pytest.mark.promise("trace.redaction")
 async def test_no_key_of_the_gateway_and_no_secret_of_a_client_is_written_down(traced: Traced) -> None:
     traced.bridge.says("Hi.")
     secrets = ["sk-proj-0123456789abcdef", "hunter2hunter2"]
@@ -208,6 +216,7 @@ async def test_no_key_of_the_gateway_and_no_secret_of_a_client_is_written_down(t
     assert (request["query"], request["headers"]["cookie"]) == ("api_key=[redacted]", "[redacted]")
 
 
+@pytest.mark.promise("trace.both-wires")
 async def test_the_timeline_of_a_turn_shows_both_wires(traced: Traced) -> None:
     traced.bridge.script(answer(message("a b c", pieces=["a", " b", " c"])))
     await traced.bridge.http.post(CHAT, json={**_asking("hi"), "stream": True}, headers=named("shown"))
@@ -219,6 +228,7 @@ async def test_the_timeline_of_a_turn_shows_both_wires(traced: Traced) -> None:
         assert "".join(row.text for row in shown if row.label == stream) == "a b c"
 
 
+@pytest.mark.promise("trace.disk")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 async def test_a_full_disk_breaks_no_request_and_is_counted(tmp_path: Path) -> None:
     full = Path("/dev/full")
@@ -232,6 +242,7 @@ async def test_a_full_disk_breaks_no_request_and_is_counted(tmp_path: Path) -> N
     assert float(lost.split()[1]) > 10
 
 
+@pytest.mark.promise("trace.off")
 async def test_without_the_trace_there_is_neither_a_file_nor_a_layer(tmp_path: Path) -> None:
     async with running_bridge(tmp_path) as bridge:
         bridge.says("Hi.")

@@ -28,7 +28,7 @@ from tests.support.state_clients import (
     keeping_bridge,
 )
 from tests.support.tool_clients import bare, declared
-from turnbridge.codex.process import pool
+from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import (
     OutputItem,
     Reply,
@@ -347,8 +347,8 @@ class World:
 def impatient() -> Iterator[None]:
     """Let Codex be started again at once, however often it is killed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "FIRST_BACKOFF_S", 0.02)
-        patch.setattr(pool, "LONGEST_BACKOFF_S", 0.1)
+        patch.setattr(Pool, "first_backoff_s", 0.02)
+        patch.setattr(Pool, "longest_backoff_s", 0.1)
         yield
 
 
@@ -386,6 +386,7 @@ programs = st.tuples(
 examples = itertools.count()
 
 
+@pytest.mark.promise("threads.same")
 @settings(max_examples=12, deadline=None, phases=FOUND)
 @given(program=programs)
 async def test_the_model_sees_on_a_warm_thread_what_it_would_see_on_a_replay(

@@ -55,6 +55,7 @@ def cache_keys(bridge: Bridge) -> list[Json]:
     return [request.body["prompt_cache_key"] for request in bridge.model.requests]
 
 
+@pytest.mark.promise("threads.warm", "threads.told")
 async def test_a_chat_of_ten_turns_stays_on_one_thread(warm: Bridge) -> None:
     warm.script()
     warm.model.respond = echo
@@ -68,6 +69,7 @@ async def test_a_chat_of_ten_turns_stays_on_one_thread(warm: Bridge) -> None:
     ]
 
 
+@pytest.mark.promise("threads.warm")
 async def test_streams_and_responses_stay_on_their_thread_too(warm: Bridge) -> None:
     warm.script()
     warm.model.respond = echo
@@ -81,6 +83,7 @@ async def test_streams_and_responses_stay_on_their_thread_too(warm: Bridge) -> N
     assert len(set(cache_keys(warm))) == 1
 
 
+@pytest.mark.promise("threads.told", "threads.edited")
 @pytest.mark.parametrize(
     "change",
     [
@@ -107,6 +110,7 @@ async def test_any_other_history_is_replayed_on_a_thread_of_its_own(warm: Bridge
     ]
 
 
+@pytest.mark.promise("threads.edited")
 @pytest.mark.parametrize(
     "options",
     [
@@ -132,6 +136,7 @@ async def test_other_settings_do_not_go_on_in_a_thread(warm: Bridge, options: An
     assert len(set(cache_keys(warm))) > 1
 
 
+@pytest.mark.promise("threads.alone")
 async def test_two_requests_never_share_a_thread(warm: Bridge) -> None:
     warm.script()
     warm.model.respond = echo
@@ -142,6 +147,7 @@ async def test_two_requests_never_share_a_thread(warm: Bridge) -> None:
     assert len(set(cache_keys(warm))) == 4
 
 
+@pytest.mark.promise("threads.cut-off")
 async def test_a_thread_that_was_cut_off_is_not_kept(warm: Bridge) -> None:
     gate = asyncio.Event()
     warm.script(answer(message("one two STOP", pieces=["one two ", "STOP", Wait(gate=gate)])), answer(message("next")))
@@ -156,6 +162,7 @@ async def test_a_thread_that_was_cut_off_is_not_kept(warm: Bridge) -> None:
     gate.set()
 
 
+@pytest.mark.promise("threads.keys")
 async def test_another_key_never_gets_a_thread(tmp_path_factory: pytest.TempPathFactory) -> None:
     async with running_bridge(
         tmp_path_factory.mktemp("keys"), PROXY_WARM_THREADS_MAX=64, api_key=f"{API_KEY}, {OTHER_KEY}"
@@ -169,6 +176,7 @@ async def test_another_key_never_gets_a_thread(tmp_path_factory: pytest.TempPath
         assert raw.headers["x-turnbridge-thread"] == "replayed"
 
 
+@pytest.mark.promise("threads.warm", "threads.told")
 async def test_a_conversation_with_calls_goes_on_warm_after_them(warm: Bridge) -> None:
     warm.script(
         answer(function_call("weather", "{}", call_id="call_warm_1")),
@@ -191,6 +199,7 @@ async def test_a_conversation_with_calls_goes_on_warm_after_them(warm: Bridge) -
     assert len(set(cache_keys(warm))) == 1
 
 
+@pytest.mark.promise("threads.warm", "tools.unfit")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_chat_with_arguments_nested_too_deep_to_be_read_goes_on(warm: Bridge, stream: bool) -> None:
     warm.script(answer(message("Deep.")), answer(message("Still.")))
@@ -216,6 +225,7 @@ async def test_a_chat_with_arguments_nested_too_deep_to_be_read_goes_on(warm: Br
     assert ways == ["replayed", "warm"]
 
 
+@pytest.mark.promise("tools.unfit")
 @pytest.mark.parametrize(
     ("depth", "answers"), [(127, ["call", "Done."]), (128, ["Done."]), (2000, ["Done."])], ids=["127", "128", "2000"]
 )

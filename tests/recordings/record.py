@@ -20,7 +20,7 @@ from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, turn_start_params
 from turnbridge.codex.protocol.jsonrpc import LineSplitter
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.scripted_model.replies import (
     USAGE,
     Hangup,

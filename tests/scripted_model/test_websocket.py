@@ -8,6 +8,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tests.support.websocket_model import WebSocketModel
 from turnbridge.scripted_model.replies import (
     Hangup,
     Json,
@@ -19,14 +20,14 @@ from turnbridge.scripted_model.replies import (
     error_reply,
     message,
 )
-from turnbridge.scripted_model.server import Respond, ScriptedModel, in_order
+from turnbridge.scripted_model.server import Respond, in_order
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def connected(respond: Respond) -> AsyncIterator[tuple[ScriptedModel, ClientConnection]]:
-    async with ScriptedModel(respond, record=True) as model, connect(f"{model.websocket_url}/responses") as socket:
+async def connected(respond: Respond) -> AsyncIterator[tuple[WebSocketModel, ClientConnection]]:
+    async with WebSocketModel(respond, record=True) as model, connect(f"{model.websocket_url}/responses") as socket:
         yield model, socket
 
 
@@ -122,6 +123,6 @@ async def test_a_peer_that_leaves_drops_its_stream() -> None:
 
 
 async def test_only_the_responses_route_is_there() -> None:
-    async with ScriptedModel(in_order()) as model:
+    async with WebSocketModel(in_order()) as model:
         with pytest.raises(InvalidStatus, match="403"):
             await connect(f"{model.websocket_url}/chat")

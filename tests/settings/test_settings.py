@@ -33,6 +33,7 @@ def file(environment: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.promise("ingress.loopback")
 @pytest.mark.usefixtures("environment")
 def test_without_any_choice_the_gateway_is_private_and_uses_the_users_codex(tmp_path: Path) -> None:
     settings = load_settings()
@@ -79,6 +80,7 @@ def test_a_variable_sets_its_setting_and_no_other(
     assert changed(load_settings()) == {field: expected}
 
 
+@pytest.mark.promise("start.settings.empty")
 def test_an_empty_variable_is_an_unset_one(environment: pytest.MonkeyPatch) -> None:
     before = load_settings()
     for name in (*known_names(), "PROXY_CONFIG", "PROXY_TYPO"):
@@ -106,6 +108,7 @@ def test_the_file_has_the_same_names_and_may_use_tables(file: Path) -> None:
     assert unknown_settings(os.environ) == []
 
 
+@pytest.mark.promise("start.settings.empty")
 def test_an_empty_text_in_the_file_is_unset_too(file: Path) -> None:
     """A key that is empty would otherwise count as one that the operator chose."""
     file.write_text('PROXY_API_KEY = ""\nPROXY_METRICS_TOKEN = ""\nCODEX_MODEL = ""\n')
@@ -130,6 +133,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(
     assert (settings.port, settings.host, settings.codex_model) == (3, "2.2.2.2", "file")
 
 
+@pytest.mark.promise("start.settings.bad")
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
@@ -197,6 +201,7 @@ def test_a_file_that_is_no_toml_is_refused_with_its_name(file: Path) -> None:
         load_settings()
 
 
+@pytest.mark.promise("start.settings.unknown")
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
@@ -230,6 +235,7 @@ def test_a_missing_file_that_was_named_is_reported(environment: pytest.MonkeyPat
         load_settings()
 
 
+@pytest.mark.promise("start.settings.bad")
 @pytest.mark.usefixtures("environment")
 def test_a_program_without_a_slash_is_looked_for_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my-codex").touch(mode=0o700)
@@ -240,6 +246,7 @@ def test_a_program_without_a_slash_is_looked_for_on_the_path(tmp_path: Path, mon
         load_settings(CODEX_BIN="other")
 
 
+@pytest.mark.promise("start.settings.bad")
 @pytest.mark.usefixtures("environment")
 def test_a_user_without_a_home_directory_is_told_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container may run under a user id that no file of it knows."""

@@ -7,8 +7,9 @@ import asyncpg
 import pytest
 
 from tests.store.postgres_server import running_postgres
-from turnbridge.store.open import SqlStore, open_store, store_url
 from turnbridge.store.postgres import SCHEMA
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import SqlStore, open_store
 
 
 @pytest.fixture(scope="session")

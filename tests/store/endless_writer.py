@@ -20,8 +20,8 @@ from tests.store.samples import (
 )
 from turnbridge.engine.records import IN_PROGRESS
 from turnbridge.store.database import Transaction, Value
-from turnbridge.store.open import SqlStore, open_store
 from turnbridge.store.postgres import PostgresTransaction
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.store.sqlite import SqliteTransaction
 
 

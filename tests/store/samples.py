@@ -11,12 +11,13 @@ from turnbridge.engine.records import (
     KeptItem,
     ResponseRecord,
 )
-from turnbridge.store.open import SqlStore, database_at
+from turnbridge.store.schema import database_at
+from turnbridge.store.sql_store import SqlStore
 from turnbridge.turn.items import JsonObject
 
 OWNER = "someone"
 STRANGER = "somebody else"
-EMPTY = {"segments": 0, "items": 0, "responses": 0, "conversations": 0, "chats": 0, "chat_metadata": 0}
+EMPTY = {"segments": 0, "items": 0, "responses": 0, "conversations": 0, "chats": 0, "chat_metadata": 0, "chat_legs": 0}
 
 
 def items(*names: str) -> list[KeptItem]:

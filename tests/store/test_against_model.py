@@ -29,7 +29,8 @@ from turnbridge.engine.records import (
     KeptItem,
     ResponseRecord,
 )
-from turnbridge.store.open import open_store, store_url
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import open_store
 
 # Picks one of those that are there, whatever their number.
 CHOICE = st.integers(0, 1000)

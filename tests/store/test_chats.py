@@ -11,7 +11,8 @@ from tests.store.samples import (
     rows,
 )
 from turnbridge.engine.records import ChatQuery
-from turnbridge.store.open import SqlStore
+from turnbridge.store.sql_store import SqlStore
+from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +35,23 @@ async def test_a_chat_completion_is_changed(store: SqlStore) -> None:
     ]
     assert found == [[], [], ["c1"]]
     assert not await store.update_chat(chat("c2"))
+
+
+async def test_what_the_model_said_up_to_its_calls_is_found_by_the_first_one(url: str, store: SqlStore) -> None:
+    said: tuple[JsonObject, ...] = ({"type": "reasoning", "encrypted_content": "E"}, {"call_id": "one"})
+    other: tuple[JsonObject, ...] = ({"call_id": "two"},)
+    await store.add_chat(chat("c1"), {"one": said, "two": other})
+    await store.add_chat(replace(chat("c2"), owner="stranger"), {"three": said})
+    assert await store.answers_with_calls(OWNER, ["one"]) == [said]
+    assert await store.answers_with_calls(OWNER, ["two", "one"]) == [said, other]
+    assert await store.answers_with_calls(OWNER, ["three", "none"]) == []
+    before = (await store.figures()).bytes
+    assert await store.update_chat(chat("c1"))
+    assert (await store.figures()).bytes == before
+    assert await store.delete_chat(OWNER, "c1")
+    assert await store.delete_chat("stranger", "c2")
+    assert await store.answers_with_calls(OWNER, ["one"]) == []
+    assert await rows(url) == EMPTY
 
 
 async def test_a_chat_completion_is_removed(url: str, store: SqlStore) -> None:

@@ -22,15 +22,9 @@ from tests.store.samples import (
     say,
 )
 from tests.support.hanging_store import hanging
-from turnbridge.store.circuit_breaker import BreakerTiming, GuardedDatabase
-from turnbridge.store.database import Database
-from turnbridge.store.open import (
-    SqlStore,
-    guarded_store,
-    open_store,
-    sqlite_file,
-    store_url,
-)
+from turnbridge.store.database import BreakerTiming, Database, GuardedDatabase
+from turnbridge.store.schema import sqlite_file, store_url
+from turnbridge.store.sql_store import SqlStore, guarded_store, open_store
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -218,7 +212,7 @@ async def test_a_client_that_leaves_lets_others_read_once_its_reader_is_free(tmp
 
 STUCK = """
 import asyncio, sys, time
-from turnbridge.store.open import guarded_store
+from turnbridge.store.sql_store import guarded_store
 
 async def stuck(tx):
     print("stuck", flush=True)

@@ -19,7 +19,8 @@ from tests.store.samples import (
     told,
 )
 from turnbridge.engine.records import CANCELLED, IN_PROGRESS
-from turnbridge.store.open import SqlStore, open_store, sqlite_file
+from turnbridge.store.schema import sqlite_file
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import NotFound
 
 pytestmark = pytest.mark.anyio

@@ -22,8 +22,8 @@ from turnbridge.engine.records import (
     KeptItem,
 )
 from turnbridge.store import segments
-from turnbridge.store.open import SqlStore, open_store
-from turnbridge.store.retention import Pruned
+from turnbridge.store.maintenance import Pruned
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 

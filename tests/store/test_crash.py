@@ -14,7 +14,8 @@ from tests.store.samples import (
     told,
 )
 from turnbridge.engine.records import RUNNING
-from turnbridge.store.open import SqlStore, open_store, sqlite_file
+from turnbridge.store.schema import sqlite_file
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = pytest.mark.anyio

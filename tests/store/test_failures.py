@@ -18,13 +18,8 @@ from tests.store.samples import (
     say,
 )
 from turnbridge.store import sqlite
-from turnbridge.store.open import (
-    SqlStore,
-    database_at,
-    open_store,
-    store_url,
-)
-from turnbridge.store.schema import migrate
+from turnbridge.store.schema import database_at, migrate, store_url
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
@@ -21,8 +22,8 @@ from tests.store.samples import (
 )
 from turnbridge.engine.records import ChatQuery
 from turnbridge.store.database import Transaction
-from turnbridge.store.open import database_at, open_store, sqlite_file
-from turnbridge.store.schema import VERSIONS, migrate
+from turnbridge.store.schema import VERSIONS, database_at, migrate, sqlite_file
+from turnbridge.store.sql_store import open_store
 from turnbridge.turn.errors import BackendUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -50,15 +51,17 @@ BODIES_OF_VERSION_1 = {
     "chat": '{"id":"chat","choices":[{"index":0}]}',
     "messages": '[{"role":"user","content":"Hi"},{"role":"user","content":[{"type":"text","text":"chat"}]}]',
 }
-OPEN = "import asyncio, sys; from turnbridge.store.open import open_store; asyncio.run(open_store(sys.argv[1]))"
+OPEN = "import asyncio, sys; from turnbridge.store.sql_store import open_store; asyncio.run(open_store(sys.argv[1]))"
 
 
 @pytest.fixture
-async def bare(url: str) -> str:
-    """Return the URL of a database without any tables."""
+async def bare(url: str) -> AsyncIterator[str]:
+    """Return the URL of a database without any tables; what it is given is not left for other tests."""
     if sqlite_file(url) is None:
         await drop_everything(url)
-    return url
+    yield url
+    if sqlite_file(url) is None:
+        await drop_everything(url)
 
 
 async def made(url: str, versions: int, *statements: str) -> None:
@@ -128,7 +131,7 @@ async def test_a_step_that_fails_changes_nothing(bare: str) -> None:
 
 
 async def test_a_database_of_a_later_program_is_refused_and_left_alone(bare: str) -> None:
-    await made(bare, 1, *written(bare), "UPDATE schema_version SET version = 99")
+    await made(bare, len(VERSIONS), *written(bare), "UPDATE schema_version SET version = 99")
     before = await rows(bare)
     with pytest.raises(BackendUnavailable, match="schema is 99, this one knows") as refusal:
         await open_store(bare)

@@ -18,7 +18,7 @@ from tests.store.samples import (
     rows,
 )
 from turnbridge.engine.records import IN_PROGRESS, ChatQuery, ItemQuery
-from turnbridge.store.open import SqlStore
+from turnbridge.store.sql_store import SqlStore
 from turnbridge.turn.errors import NotFound
 
 pytestmark = pytest.mark.anyio

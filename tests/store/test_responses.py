@@ -26,7 +26,7 @@ from turnbridge.engine.records import (
     KeptItem,
 )
 from turnbridge.store.database import LONGEST_TEXT_BYTES
-from turnbridge.store.open import SqlStore, open_store
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 

@@ -21,7 +21,8 @@ from tests.store.samples import (
 from turnbridge.cli.console import EXIT_CONFIG, EXIT_UNAVAILABLE
 from turnbridge.cli.main import app
 from turnbridge.settings.fields import known_names
-from turnbridge.store.open import open_store, store_url
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import open_store
 from turnbridge.turn.items import JsonObject
 
 DAY = 24 * 3600

@@ -20,7 +20,8 @@ PATIENCE_S = 90
 
 def environment(directory: Path, **variables: str) -> dict[str, str]:
     usual = {"PATH": os.environ["PATH"], "HOME": str(directory), "PROXY_DATA_DIR": str(directory / "data")}
-    return {**usual, "WORKER_COUNT": "1", **variables}
+    # Nobody listens on this port, whatever else runs on this machine.
+    return {**usual, "WORKER_COUNT": "1", "PORT": "9", **variables}
 
 
 @dataclass(slots=True)
@@ -30,14 +31,16 @@ class Finished:
     err: str
 
 
-async def run(directory: Path, *words: str, **variables: str) -> Finished:
+async def run(directory: Path, *words: str, stdin: str = "", **variables: str) -> Finished:
     """Run `turnbridge` to its end."""
     process = await start(directory, *words, **variables)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            out, err = await process.communicate()
+            out, err = await process.communicate(stdin.encode())
     finally:
-        await end_by_force(process, directory)
+        # Codex of a command that has ended is gone; a gateway in the same directory keeps its own.
+        if process.returncode is None:
+            await end_by_force(process, directory)
     return Finished(process.returncode or 0, out.decode(), err.decode())
 
 
@@ -46,7 +49,7 @@ async def start(directory: Path, *words: str, **variables: str) -> asyncio.subpr
         *(sys.executable, "-m", "turnbridge", *words),
         env=environment(directory, **variables),
         cwd=directory,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

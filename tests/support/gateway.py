@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import openai
 
+from tests.support.websocket_model import WebSocketModel
 from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.scripted_model.replies import Reply, answer, message
 from turnbridge.scripted_model.server import ScriptedModel, in_order
@@ -79,9 +80,9 @@ def running_bridge_over_websocket(data_dir: Path, **chosen: object) -> contextli
 
 
 @contextlib.asynccontextmanager
-async def _bridge(settings: Settings, api_key: str, provider: Callable[[ScriptedModel], str]) -> AsyncIterator[Bridge]:
+async def _bridge(settings: Settings, api_key: str, provider: Callable[[WebSocketModel], str]) -> AsyncIterator[Bridge]:
     async with (
-        ScriptedModel(in_order(), record=True) as model,
+        WebSocketModel(in_order(), record=True) as model,
         running_gateway(settings, api_key=api_key, provider=provider(model)) as gateway,
         listening(gateway) as url,
     ):

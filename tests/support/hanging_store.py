@@ -10,8 +10,8 @@ from pathlib import Path
 
 import asyncpg
 
-from soak.processes import descendants
-from turnbridge.store.open import sqlite_file
+from tests.support.processes import descendants
+from turnbridge.store.schema import sqlite_file
 
 
 async def hanging(url: str) -> AbstractContextManager[None]:

@@ -1,7 +1,7 @@
 """Requests of turns, from the fields of their thread's spec and their own side by side."""
 
+from turnbridge.turn.items import replace
 from turnbridge.turn.request import ThreadSpec, TurnRequest
-from turnbridge.turn.values import replace
 
 SPEC_FIELDS = frozenset(ThreadSpec.__struct_fields__)
 

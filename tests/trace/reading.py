@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from turnbridge.trace.record import Redaction
-from turnbridge.trace.trace import Moment, Trace
-from turnbridge.trace.writer import TraceFile
+from turnbridge.trace.redaction import Redaction
+from turnbridge.trace.trace import Moment, Trace, TraceFile
 
 TIME = "2026-01-02T03:04:05.678Z"
 

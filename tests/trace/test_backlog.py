@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.trace.reading import lines, trace_to
-from turnbridge.trace import backlog
-from turnbridge.trace.backlog import Backlog
+from turnbridge.trace import trace as tracing
+from turnbridge.trace.trace import Backlog, Line
 
 PATIENCE_S = 10
 
@@ -29,8 +29,8 @@ class Held:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let there be room for three messages of 1,000 bytes."""
-    monkeypatch.setattr(backlog, "BYTES_PER_JOB", 0)
-    monkeypatch.setattr(backlog, "MOST_WAITING_BYTES", 3000)
+    monkeypatch.setattr(tracing, "BYTES_PER_JOB", 0)
+    monkeypatch.setattr(tracing, "MOST_WAITING_BYTES", 3000)
 
 
 def test_jobs_are_done_in_order_beside_whoever_adds_them_and_before_it_is_closed() -> None:
@@ -85,7 +85,7 @@ def test_a_job_that_fails_is_counted_and_logged_and_the_next_one_is_done() -> No
 
 
 def test_a_close_does_not_wait_for_ever_and_nothing_is_taken_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backlog, "CLOSING_S", 0.01)
+    monkeypatch.setattr(tracing, "CLOSING_S", 0.01)
     jobs = Backlog("test")
     held = Held()
     jobs.add(held, 1)
@@ -110,9 +110,9 @@ def test_a_line_says_how_many_were_lost_before_it(tmp_path: Path) -> None:
     trace.later(held, 3000)
     assert held.began.wait(PATIENCE_S)
     for _ in range(2):
-        trace.later(lambda: trace.note("http_ingress", "inbound", "request"), 1000)
+        trace.later(lambda: trace.note(Line(*trace.clock(), "http_ingress", "inbound", "request")), 1000)
     for _ in range(2):
-        trace.later(lambda: trace.note("http_ingress", "inbound", "disconnect"))
+        trace.later(lambda: trace.note(Line(*trace.clock(), "http_ingress", "inbound", "disconnect")))
     held.may_end.set()
     trace.close()
     assert [(line["kind"], line.get("lost")) for line in lines(path)] == [("disconnect", 2), ("disconnect", None)]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnbridge.logs.redaction import REDACTED
-from turnbridge.trace import windows
-from turnbridge.trace.record import URL_PASSWORD, Redaction
+from turnbridge.trace import redaction as windows
+from turnbridge.trace.redaction import URL_PASSWORD, Redaction
 
 OWN_KEY = "my own key"
 SECRETS = (

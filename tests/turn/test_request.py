@@ -3,16 +3,8 @@
 import pytest
 from msgspec.structs import asdict
 
-from turnbridge.turn.items import Json
-from turnbridge.turn.request import (
-    AnyJsonObject,
-    JsonOfSchema,
-    PlainText,
-    ThreadSpec,
-    Tool,
-    WebSearch,
-)
-from turnbridge.turn.values import canonical_json, replace
+from turnbridge.turn.items import Json, canonical_json, replace
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, ThreadSpec, Tool, WebSearch
 
 
 def of_schema(constant: Json) -> JsonOfSchema:

@@ -26,7 +26,7 @@ from turnbridge.turn.events import (
     Usage,
 )
 from turnbridge.web.answer import Answer, Timing
-from turnbridge.web.middleware.access_log import CONTEXT_KEY, RequestContext
+from turnbridge.web.middleware.observability import CONTEXT_KEY, RequestContext
 
 pytestmark = pytest.mark.anyio
 

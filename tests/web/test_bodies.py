@@ -13,9 +13,9 @@ from tests.web.asgi_driver import Exchange
 from tests.web.passing_time import PassingTime
 from turnbridge.turn.errors import GatewayOverloaded
 from turnbridge.web import bodies as uploads
-from turnbridge.web.bodies import SLOW_S, Upload, Uploads
-from turnbridge.web.middleware.ingress import read_body, wrap
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.bodies import SLOW_S, Bodies, Upload, Uploads
+from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +46,7 @@ async def begun(counted: Uploads, client: str, size: int) -> tuple[Upload, "asyn
     return await started, task
 
 
+@pytest.mark.promise("bounds.uploads")
 async def test_the_client_that_holds_most_loses_its_oldest_body_to_another_client() -> None:
     counted = Uploads(MOST)
     oldest, waiting = await begun(counted, "greedy", 400)
@@ -97,14 +98,16 @@ async def test_bodies_that_ended_leave_nothing_behind() -> None:
 
 
 def gateway() -> ASGIApp:
+    bodies = Bodies(10 * MOST, most_bytes=MOST)
+
     async def echo(request: Request) -> Response:
-        return Response(await read_body(request.scope, request.receive, limit_bytes=10 * MOST))
+        return Response(await bodies.read(request.scope, request.receive))
 
     return wrap(Router([Route("/echo", echo, methods=["POST"])]), api_key="greedy,modest", metrics=Metrics())
 
 
-async def test_a_rejected_body_is_a_503_and_its_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Uploads.__init__, "__defaults__", (MOST,))
+@pytest.mark.promise("bounds.uploads")
+async def test_a_rejected_body_is_a_503_and_its_connection_is_closed() -> None:
     app = gateway()
     greedy, modest = ({"authorization": f"Bearer {key}"} for key in ("greedy", "modest"))
     async with (

@@ -6,7 +6,7 @@ import pytest
 from starlette.types import Message
 
 from tests.web.waiting_work import Work
-from turnbridge.web.disconnect import Exchange
+from turnbridge.web.answer import serve_until_disconnect
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ class Line:
 async def test_an_answer_is_whole_if_the_client_stays() -> None:
     work = Work()
     work.may_end.set()
-    await Exchange(Line().receive).serve(work.run())
+    await serve_until_disconnect(Line().receive, work.run())
     assert work.ended_as == "whole"
     # Nothing is left behind that would end whatever this task does next.
     await asyncio.sleep(0)
@@ -37,12 +37,12 @@ async def test_an_answer_that_fails_raises_its_error() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await Exchange(Line().receive).serve(fail())
+        await serve_until_disconnect(Line().receive, fail())
 
 
 async def test_a_client_that_leaves_ends_its_answer_and_nothing_is_raised() -> None:
     line, work = Line(), Work()
-    serving = asyncio.ensure_future(Exchange(line.receive).serve(work.run()))
+    serving = asyncio.ensure_future(serve_until_disconnect(line.receive, work.run()))
     await work.begun.wait()
     line.left.set()
     await serving
@@ -50,17 +50,18 @@ async def test_a_client_that_leaves_ends_its_answer_and_nothing_is_raised() -> N
 
 
 async def test_a_client_that_is_given_up_ends_its_answer_likewise() -> None:
-    exchange, work = Exchange(Line().receive), Work()
-    serving = asyncio.ensure_future(exchange.serve(work.run()))
+    work = Work()
+    answering = asyncio.ensure_future(work.run())
+    serving = asyncio.ensure_future(serve_until_disconnect(Line().receive, answering))
     await work.begun.wait()
-    exchange.cancel()
+    answering.cancel()
     await serving
     assert work.ended_as == "cancelled"
 
 
 async def test_a_server_that_stops_ends_the_answer_and_is_obeyed() -> None:
     work = Work()
-    serving = asyncio.ensure_future(Exchange(Line().receive).serve(work.run()))
+    serving = asyncio.ensure_future(serve_until_disconnect(Line().receive, work.run()))
     await work.begun.wait()
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -70,7 +71,7 @@ async def test_a_server_that_stops_ends_the_answer_and_is_obeyed() -> None:
 
 async def test_a_server_that_stops_just_when_the_answer_is_whole_is_obeyed() -> None:
     work = Work()
-    serving = asyncio.ensure_future(Exchange(Line().receive).serve(work.run()))
+    serving = asyncio.ensure_future(serve_until_disconnect(Line().receive, work.run()))
     await work.begun.wait()
     work.may_end.set()
     # The answer ends in the next round of the loop; both have then asked this task to end.
@@ -82,7 +83,7 @@ async def test_a_server_that_stops_just_when_the_answer_is_whole_is_obeyed() -> 
 
 async def test_a_client_that_leaves_as_its_answer_ends_harms_nothing() -> None:
     line, work = Line(), Work()
-    serving = asyncio.ensure_future(Exchange(line.receive).serve(work.run()))
+    serving = asyncio.ensure_future(serve_until_disconnect(line.receive, work.run()))
     await work.begun.wait()
     work.may_end.set()
     line.left.set()
@@ -94,5 +95,5 @@ async def test_a_timeout_around_it_still_fires() -> None:
     work = Work()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await Exchange(Line().receive).serve(work.run())
+            await serve_until_disconnect(Line().receive, work.run())
     assert work.ended_as == "cancelled"

@@ -1,44 +1,50 @@
-"""What every route that generates does around its own format: body, schemas, model, run, answer."""
+"""What every route that generates does around its own format: body, schemas, model, stored calls, run, answer."""
 
-import time
-from collections.abc import Awaitable, Callable, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
 from starlette.requests import Request
 
-from turnbridge.api.models import Models
-from turnbridge.api.output_mode import MODE_HEADER, OutputMode
-from turnbridge.api.shared.obsidian_xml import calls_as_text
+from turnbridge.api.shared.output_mode import MODE_HEADER, OutputMode, calls_as_text, output_mode
 from turnbridge.api.shared.schema_budget import SchemaPlace
 from turnbridge.api.shared.strict_schema import CODES
 from turnbridge.engine.admission import Admission
-from turnbridge.engine.models import ModelChoice
-from turnbridge.engine.ports import Judge
+from turnbridge.engine.kept_threads import Leg, ParkedTurns
+from turnbridge.engine.models import ModelCatalog, ModelChoice
+from turnbridge.engine.ports import Backend, Judge, Model
+from turnbridge.engine.records import Store
 from turnbridge.engine.run import Encoder, Run
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.errors import GatewayError, InvalidRequest
+from turnbridge.turn.items import FunctionCall, Item, JsonObject, replace, size
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace, size
 from turnbridge.web.answer import Answer, Timing
-from turnbridge.web.bodies import is_large, parsed
-from turnbridge.web.http import wants_no_keepalive
-from turnbridge.web.middleware.access_log import context_of
+from turnbridge.web.bodies import Bodies, is_large, parsed
+from turnbridge.web.http import header_value, wants_no_keepalive
 from turnbridge.web.middleware.auth import client_of
-from turnbridge.web.middleware.ingress import read_body
+from turnbridge.web.middleware.observability import context_of
+
+log = structlog.get_logger(__name__)
 
 MODEL_HEADER = "x-turnbridge-model"
 IGNORED_HEADER = "x-turnbridge-ignored"
 LONGEST_IGNORED = 1000
+
+NOTHING_KEPT = (
+    "This gateway keeps nothing (PROXY_STORE_TTL_DAYS is 0): send the whole conversation in `input`, "
+    "or ask its operator to keep responses."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRules:
     """The operator's choices that concern these routes."""
 
-    body_limit_bytes: int
     timing: Timing
+    model_aliases: Mapping[str, str]
     strict_params: bool
     ignore_system_prompt: bool
     """Whether system and developer messages of chat clients are left out."""
@@ -68,43 +74,138 @@ class Settled:
         return headers
 
 
+class State:
+    """The store, and the model's calls that are found there after a restart."""
+
+    def __init__(
+        self,
+        store: Store | None,
+        calls: ParkedTurns,
+        *,
+        decode: Callable[[Sequence[JsonObject]], Sequence[Item]],
+        encode: Callable[[Sequence[Item]], Sequence[JsonObject]],
+    ) -> None:
+        """`decode` reads the items of stored answers, which `encode` writes."""
+        self._store = store
+        self._calls = calls
+        self._decode = decode
+        self._encode = encode
+
+    @property
+    def store(self) -> Store:
+        """Return the store; raises `InvalidRequest` if storing is off."""
+        if self._store is None:
+            raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored")
+        return self._store
+
+    @property
+    def on(self) -> bool:
+        """Tell whether anything is stored."""
+        return self._store is not None
+
+    def legs(self, client: str, call_ids: Sequence[str]) -> dict[str, Sequence[JsonObject]]:
+        """Return what the model said up to these calls, the first ones of their answers, with its reasoning.
+
+        What the gateway added to a turn cannot be restored from items alone, so such legs are left out.
+        """
+        found = {call_id: self._calls.leg(client, call_id) for call_id in call_ids}
+        return {
+            call_id: self._encode(leg.items)
+            for call_id, leg in found.items()
+            if leg is not None and not leg.presets and not leg.intervened
+        }
+
+    async def restore_calls(self, client: str, items: Sequence[Item]) -> None:
+        """Load the model's own items around calls that were made before the gateway was started.
+
+        The request can be served without them, so a store that fails is only logged.
+        """
+        if self._store is None:
+            return
+        # Parallel calls are found by the first of them.
+        firsts = [
+            item
+            for before, item in itertools.pairwise((None, *items))
+            if isinstance(item, FunctionCall) and not isinstance(before, FunctionCall)
+        ]
+        unknown = [call.call_id for call in firsts if not self._calls.knows(client, call.call_id)]
+        if not unknown:
+            return
+        try:
+            answers = await self._store.answers_with_calls(client, unknown)
+        except GatewayError as error:
+            log.warning("calls_not_restored", reason=error.message)
+            return
+        for answer in answers:
+            said = tuple(self._decode(answer))
+            shown = tuple(item.call_id for item in said if isinstance(item, FunctionCall))
+            self._calls.remember(client, Leg(items=said, shown=shown))
+
+
 class Generation:
     """Runs the turns of requests, whatever their API."""
 
     def __init__(
-        self, runner: TurnRunner, models: Models, judge: Judge, rules: GenerationRules, admission: Admission
+        self,
+        runner: TurnRunner,
+        backend: Backend,
+        judge: Judge,
+        admission: Admission,
+        *,
+        state: State,
+        bodies: Bodies,
+        rules: GenerationRules,
     ) -> None:
         self._runner = runner
         self._judge = judge
         self._admission = admission
-        self.models = models
+        self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
+        self.backend = backend
+        self.state = state
+        self.bodies = bodies
         self.rules = rules
+
+    async def catalog(self) -> ModelCatalog:
+        """Return the models and every name for them, read from Codex each time: they change with its login."""
+        default = await self.backend.default_model()
+        models = await self.backend.models()
+        # Made anew only when Codex has others: that takes 7 µs.
+        if self._known is None or self._known[0] is not models or self._known[1] != default:
+            self._known = (models, default, ModelCatalog(models, default=default, aliases=self.rules.model_aliases))
+        return self._known[2]
 
     async def body(self, request: Request) -> tuple[JsonObject, bool]:
         """Return the request's body, and whether it is large.
 
         Its log line names the model and the stream, whatever is wrong with the rest.
         """
-        sent = await read_body(request.scope, request.receive, limit_bytes=self.rules.body_limit_bytes)
+        sent = await self.bodies.read(request.scope, request.receive)
         body = await parsed(sent)
         context, model = context_of(request.scope), body.get("model")
         context.model = model if isinstance(model, str) else None
         context.stream = body.get("stream") is True
         return body, is_large(sent)
 
-    async def check_schemas(self, places: Sequence[SchemaPlace]) -> None:
-        """Refuse the request if one of these is no schema, or takes too long to compile."""
-        if not places:
-            return
-        flaw = await self._judge.first_flaw([place.schema for place in places])
-        if flaw is None:
-            return
-        if flaw.which is None:
-            raise InvalidRequest(f"Invalid schemas: {flaw.why}", code=CODES["function"], param="tools")
-        raise places[flaw.which].refused(flaw.why)
+    async def settle(
+        self,
+        request: Request,
+        turn: TurnRequest,
+        schemas: Sequence[SchemaPlace],
+        *,
+        store: bool | None,
+        mode: OutputMode,
+        effort_param: str,
+    ) -> Settled:
+        """Return the turn with Codex's own name for the model, and an effort that it has.
 
-    async def settle(self, request: Request, turn: TurnRequest, mode: OutputMode, *, effort_param: str) -> Settled:
-        """Return the turn with Codex's own name for the model, and an effort that it has."""
+        `schemas` are those that must be compiled first, and `mode` is what a request without its header gets.
+        """
+        if schemas:
+            await self._check_schemas(schemas)
+        if (wanted := header_value(request.scope, MODE_HEADER.encode())) is not None:
+            mode = output_mode(wanted.decode("latin-1"))
+        if store and not self.state.on:
+            turn = replace(turn, ignored=(*turn.ignored, "store"))
         if turn.ignored and self.rules.strict_params:
             raise InvalidRequest(
                 f"Unsupported parameter: '{turn.ignored[0]}' cannot be honoured through Codex, "
@@ -112,20 +213,28 @@ class Generation:
                 code="unsupported_parameter",
                 param=turn.ignored[0],
             )
-        catalog = await self.models.catalog()
-        spec = turn.spec
+        catalog, spec = await self.catalog(), turn.spec
         choice = catalog.resolve(spec.model)
         if spec.effort is not None:
             catalog.check_effort(choice.model, spec.effort, param=effort_param)
+        effort, client = spec.effort or choice.effort, client_of(request.scope)
+        await self.state.restore_calls(client, turn.items)
         settled = replace(
             turn,
-            spec=replace(
-                spec, client=client_of(request.scope), model=choice.model.id, effort=spec.effort or choice.effort
-            ),
+            spec=replace(spec, client=client, model=choice.model.id, effort=effort),
             # Calls in the text are answered in the text too, so nothing waits for their outputs.
             awaits_outputs=turn.awaits_outputs and mode == "openai-json",
         )
         return Settled(turn=settled, choice=choice, mode=mode)
+
+    async def _check_schemas(self, places: Sequence[SchemaPlace]) -> None:
+        """Refuse the request if one of these is no schema, or takes too long to compile."""
+        flaw = await self._judge.first_flaw([place.schema for place in places])
+        if flaw is None:
+            return
+        if flaw.which is None:
+            raise InvalidRequest(f"Invalid schemas: {flaw.why}", code=CODES["function"], param="tools")
+        raise places[flaw.which].refused(flaw.why)
 
     def run(self, request: Request, settled: Settled, encoder: Encoder, *, choices: int = 1) -> Run:
         """Return the run of a request, which begins when its frames are asked for."""
@@ -147,8 +256,3 @@ class Generation:
         if wants_no_keepalive(request.scope):
             timing = replace(timing, keepalive_s=None)
         return Answer(run, streamed=settled.turn.streamed, timing=timing, headers=settled.headers, finish=finish)
-
-
-def now() -> int:
-    """Return the time as the APIs tell it."""
-    return int(time.time())

@@ -1,34 +1,68 @@
-"""What OpenAI's API has and a gateway to Codex cannot have: whoever asks for it is told why, and what to do."""
+"""What OpenAI's API has and a gateway to Codex cannot have: by family of routes, why, and what to do instead."""
+
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from turnbridge.turn.errors import NotFound
+from turnbridge.web.http import OPENAI, RouteOf
+from turnbridge.web.middleware.ingress import PATH_ECHO_LIMIT
 
-NO_MEDIA = "Codex produces text only. Ask a provider that does this."
-NO_OBJECTS = "The gateway keeps responses, conversations and chat completions only."
+NOT_SERVED = "not_served"
 
-REASONS = {
-    "/completions": "Use /v1/chat/completions or /v1/responses.",
-    "/responses/compact": "A history is carried as it is; send less of it.",
-    "/responses/input_tokens": "Only the provider can count what the model will see; answers tell their usage.",
-    "/embeddings": "Codex makes no embeddings. Ask a provider that does.",
-    "/moderations": "Codex does not judge texts. Ask a provider that does.",
-    "/images/generations": NO_MEDIA,
-    "/images/edits": NO_MEDIA,
-    "/audio/speech": NO_MEDIA,
-    "/audio/transcriptions": NO_MEDIA,
-    "/realtime": NO_MEDIA,
-    "/files": f"{NO_OBJECTS} Send a file inside the request, as `file_data`.",
-    "/uploads": f"{NO_OBJECTS} Send a file inside the request, as `file_data`.",
-    "/vector_stores": NO_OBJECTS,
-    "/batches": f"{NO_OBJECTS} Send the requests one by one; several may run at once.",
-    "/assistants": "Use /v1/responses with `previous_response_id` or `conversation`.",
-    "/threads": "Use /v1/responses with `previous_response_id` or `conversation`.",
+TEXT_ONLY = "Codex reads text, images and files, and answers in text."
+OTHER_PROVIDER = "For this, point a second client at a provider that has it."
+NO_FILES = "No files are kept here. Send a file inside the request, as `file_data`, or by `file_url`."
+NO_AGENTS = "Nothing is run on this server for a client: declare functions, and run what the model calls."
+NO_ACCOUNT = "This gateway has no organization, projects or billing. They are managed at OpenAI, with an admin key."
+
+UNSERVED: Mapping[str, str] = {
+    "/completions": "Current models have no such API. Use /v1/chat/completions or /v1/responses.",
+    "/responses/compact": "A history is carried as it is. Send less of it, or have a model summarize it.",
+    "/embeddings": f"Codex has no embedding models. {OTHER_PROVIDER}",
+    "/moderations": f"Codex has no moderation models. {OTHER_PROVIDER}",
+    "/audio": f"{TEXT_ONLY} {OTHER_PROVIDER}",
+    "/images": f"{TEXT_ONLY} To ask about an image, send it to /v1/responses. To make one, use another provider.",
+    "/videos": f"{TEXT_ONLY} {OTHER_PROVIDER}",
+    "/realtime": f"{TEXT_ONLY} For text as it is written, use /v1/responses with `stream`.",
+    "/live": f"{TEXT_ONLY} For text as it is written, use /v1/responses with `stream`.",
+    "/files": NO_FILES,
+    "/uploads": NO_FILES,
+    "/vector_stores": "No files are kept or searched here. Send the text, or declare a function that searches.",
+    "/batches": "Codex has no queue for batches. Send the requests one by one; several may run at once.",
+    "/fine_tuning": "Codex's models cannot be trained. Use /v1/responses with `instructions` or examples.",
+    "/evals": "Nothing is evaluated here. Run the requests through /v1/responses, and grade the answers yourself.",
+    "/assistants": "Use /v1/responses, with `previous_response_id` or `conversation` for the state.",
+    "/threads": "Use /v1/conversations for the messages, and /v1/responses with `conversation` for a run.",
+    "/chatkit": "Use /v1/conversations for the messages, and /v1/responses with `conversation` for an answer.",
+    "/containers": NO_AGENTS,
+    "/skills": NO_AGENTS,
+    "/agents": NO_AGENTS,
+    "/vaults": NO_AGENTS,
+    "/webhook_endpoints": "No events are sent from here. Poll a background response, or follow its stream.",
+    "/webhook_event_types": "No events are sent from here. Poll a background response, or follow its stream.",
+    "/decisions": f"Codex has no such models. {OTHER_PROVIDER}",
+    "/content_provenance_checks": f"Codex has no such models. {OTHER_PROVIDER}",
+    "/safety": "The provider keeps its cases and alerts. Read them at OpenAI.",
+    "/organization": NO_ACCOUNT,
+    "/projects": NO_ACCOUNT,
 }
 
 
-async def refuse(request: Request) -> ASGIApp:
-    """Say why this route is not served."""
-    path = request.scope["path"]
-    raise NotFound(f"{path} is not served here. {REASONS[path.removeprefix('/v1')]}")
+class Unserved:
+    """Refuses whole families of routes."""
+
+    dialect = OPENAI
+
+    def routes(self) -> list[RouteOf]:
+        """Return the routes of all families, whatever comes after their prefix."""
+        paths = (path for prefix in UNSERVED for path in (prefix, f"{prefix}/{{rest:path}}"))
+        return [RouteOf(None, path, self.refuse) for path in paths]
+
+    async def refuse(self, request: Request) -> ASGIApp:
+        """Say why a route is not served, and what is."""
+        path = str(request.scope["path"])
+        route = path.removeprefix("/v1")
+        why = next(why for prefix, why in UNSERVED.items() if f"{route}/".startswith(f"{prefix}/"))
+        raise NotFound(f"{request.method} {path[:PATH_ECHO_LIMIT]} is not served here. {why}", code=NOT_SERVED)

@@ -9,15 +9,14 @@ from typing import NoReturn
 from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 import click
-import structlog
+import msgspec
 from click.exceptions import Exit
 
 from turnbridge import __version__
 from turnbridge.codex.process.home import NO_PROXY_VARIABLES, hosts_without_proxy
 from turnbridge.logs.output import print_to
 from turnbridge.settings.fields import Settings, load_settings
-
-log = structlog.get_logger(__name__)
+from turnbridge.turn.items import Json
 
 # EX_CONFIG of sysexits.h: service managers can be told not to restart after it.
 EXIT_CONFIG = 78
@@ -39,10 +38,10 @@ def _print_error(message: str, colour: str) -> None:
     print_to(sys.stderr, f"{click.style(message, fg=colour) if sys.stderr.isatty() else message}\n")
 
 
-def say(text: str) -> None:
-    """Print a text; a closed or full standard output does not keep the gateway from serving."""
-    if not print_to(sys.stdout, text):
-        log.warning("greeting_not_printed")
+def print_json(value: Json) -> None:
+    """Print a JSON value on a line, at once: a program may be waiting for it."""
+    click.echo(msgspec.json.encode(value))
+    sys.stdout.flush()
 
 
 def usable_settings(**chosen: object) -> Settings:
@@ -104,7 +103,7 @@ Turnbridge {__version__} listens on {self.base_url}{mode}
 
 {login_command}
 
-Without a browser, add --device-auth; for an API key, add --with-api-key. No restart is needed. Then try it:
+Without a browser, add --device; for an API key, add --api-key. No restart is needed. Then try it:
 
 {self._examples()}"""
 

@@ -13,16 +13,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import structlog
 
-from turnbridge.bootstrap import KEY_FILE, Gateway, running_gateway, stored_key, trace_path
-from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, refuse, say, shown_key, usable_settings, warn
+from turnbridge.bootstrap import Gateway, running_gateway, trace_path
+from turnbridge.cli.api_key import KEY_FILE, stored_key
+from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, refuse, shown_key, usable_settings, warn
 from turnbridge.codex.setup import login_command
+from turnbridge.logs.output import print_to
 from turnbridge.logs.setup import conceal, configure_logging
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.settings.fields import Settings, unknown_settings
 from turnbridge.web.server.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.server.http_server import HttpServer, fastest_loop
+
+log = structlog.get_logger(__name__)
 
 # For keys that are reachable from other machines: 16 random letters and digits have 95 bits.
 MIN_PUBLIC_KEY_LENGTH = 16
@@ -117,17 +122,23 @@ async def _serve(settings: Settings, listener: socket.socket, *, demo: bool) -> 
         wanted = 2 * (settings.max_turns + settings.queue_max)
         server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
-        say(banner.opening())
-        first_steps = asyncio.create_task(_say_first_steps(banner, gateway, login_command(settings)))
+        _say(banner.opening())
+        first_steps = asyncio.create_task(_say_first_steps(banner, gateway, login_command()))
         stack.callback(first_steps.cancel)
         _tune_garbage_collector()
         await server.serve(sockets=[listener])
 
 
+def _say(text: str) -> None:
+    """Print a text; a closed or full standard output does not keep the gateway from serving."""
+    if not print_to(sys.stdout, text):
+        log.warning("greeting_not_printed")
+
+
 async def _say_first_steps(banner: Banner, gateway: Gateway, command: str) -> None:
     """Print the examples once Codex has started; if it does not start, the log says why."""
     ready = (await gateway.pool.first_readiness()).ready
-    say(banner.first_steps(login_command=None if ready else command))
+    _say(banner.first_steps(login_command=None if ready else command))
 
 
 def _tune_garbage_collector() -> None:

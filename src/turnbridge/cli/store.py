@@ -17,7 +17,8 @@ from click.exceptions import Exit
 
 from turnbridge.cli.console import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.settings.fields import Settings
-from turnbridge.store.open import SqlStore, open_store, sqlite_file, store_url
+from turnbridge.store.schema import sqlite_file, store_url
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import GatewayError
 
 T = TypeVar("T")

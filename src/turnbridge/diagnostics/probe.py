@@ -1,4 +1,4 @@
-"""`turnbridge probe`: one turn with a Codex binary; every message with its time, and whether it keeps the schema."""
+"""`turnbridge probe`: runs one turn with a Codex binary, and prints and validates every message."""
 
 import asyncio
 import sys
@@ -15,26 +15,16 @@ from turnbridge.cli.console import refuse, usable_settings
 from turnbridge.codex.process.backend import open_thread
 from turnbridge.codex.process.binary import Binary, examine
 from turnbridge.codex.process.worker import Worker, start_worker
+from turnbridge.codex.protocol.capabilities import RpcCheck
 from turnbridge.codex.protocol.jsonrpc import LineSplitter
-from turnbridge.codex.protocol.rpc_check import RpcCheck
 from turnbridge.codex.setup import codex_with, login_help
 from turnbridge.logs.setup import configure_logging
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError, LoginRequired
-from turnbridge.turn.events import (
-    TextDelta,
-    TurnCompleted,
-    TurnEvent,
-    TurnFailed,
-)
-from turnbridge.turn.items import (
-    Json,
-    JsonObject,
-    Message,
-    TextPart,
-)
+from turnbridge.turn.events import TextDelta, TurnCompleted, TurnEvent, TurnFailed
+from turnbridge.turn.items import Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import ThreadSpec, TurnRequest
 
 # As much of a message as a line of a wide terminal holds.
@@ -42,35 +32,39 @@ SHOWN_CHARACTERS = 160
 # A model that thinks first may take a while, one that does not answer at all would never.
 TURN_TIMEOUT_S = 300.0
 
-# Older versions tell everything twice: in the words of their schema, and in those of their core, which none describes.
+# Older versions report everything twice: as their schema says, and under the names of their core, which no schema has.
 UNDESCRIBED = "codex/event/"
 
 SENT, RECEIVED = "sent", "received"
 # What is said of the schema when a message keeps it.
 KEPT = "ok"
+SHOWN_CAPABILITIES = ("inject_items", "dynamic_tools", "raw_items", "ephemeral", "environments", "tool_reply")
+MEASURED = (
+    *("handshake_ms", "thread_ms", "first_text_ms", "turn_ms", "answer", "failure", "messages", "schema_problems"),
+)
 ARROWS = {SENT: "→", RECEIVED: "←"}
 COLOURS = {SENT: "cyan", RECEIVED: "green"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One message on the pipe; as JSON, a line of the log."""
+    """One message; as JSON, a line of the output."""
 
     after_ms: float
     direction: str
     kind: str
     method: str
     schema: str
-    """What breaks the schema that the binary printed, or that nothing does."""
+    """How it violates the schema that the binary printed, or `ok`."""
     message: Json
 
 
-class WireWatch:
-    """Overhears a pipe, and holds every message against the schema."""
+class ConnectionTap:
+    """Observes a connection, and validates every message against the schema."""
 
-    def __init__(self, check: RpcCheck, tell: Callable[[Seen], None]) -> None:
+    def __init__(self, check: RpcCheck, report: Callable[[Seen], None]) -> None:
         self._check = check
-        self._tell = tell
+        self._report = report
         self._lines = {SENT: LineSplitter(), RECEIVED: LineSplitter()}
         self._asked: dict[tuple[str, str], str] = {}
         self._began = time.perf_counter()
@@ -78,19 +72,19 @@ class WireWatch:
         self.messages = 0
 
     def sent(self, data: bytes) -> None:
-        """Take a line to Codex."""
+        """Observe data to Codex."""
         self._take(SENT, data)
 
     def received(self, data: bytes) -> None:
-        """Take what the pipe brought."""
+        """Observe data from Codex."""
         self._take(RECEIVED, data)
 
     def _take(self, direction: str, data: bytes) -> None:
         for line in self._lines[direction].feed(data):
-            kind, method, problem, message = self._judged(direction, line)
+            kind, method, problem, message = self._validated(direction, line)
             self.messages += 1
             self.problems += problem is not None and not method.startswith(UNDESCRIBED)
-            self._tell(
+            self._report(
                 Seen(
                     after_ms=_since(self._began),
                     direction=direction,
@@ -101,8 +95,8 @@ class WireWatch:
                 )
             )
 
-    def _judged(self, direction: str, line: bytes) -> tuple[str, str, str | None, Json]:
-        """Return what kind of message a line is, its method, what is wrong with it, and the message."""
+    def _validated(self, direction: str, line: bytes) -> tuple[str, str, str | None, Json]:
+        """Return the kind of a message, its method, what is wrong with it, and the message."""
         try:
             message: Json = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -111,14 +105,14 @@ class WireWatch:
             return "unreadable", "", "it is not a JSON object", message
         method, number = message.get("method"), str(message.get("id"))
         if not isinstance(method, str):
-            # An answer belongs to whoever asked on the other side.
+            # An answer belongs to a request of the other side.
             asked = self._asked.pop((RECEIVED if direction == SENT else SENT, number), "")
             return "answer", asked, self._answer_problem(direction, asked, message), message
         if message.get("id") is None:
-            problem = self._check.notification_problem(method, message.get("params")) if direction == RECEIVED else None
+            problem = self._check.incoming_problem(method, message.get("params")) if direction == RECEIVED else None
             return "notification", method, problem, message
         self._asked[direction, number] = method
-        check = self._check.request_problem if direction == SENT else self._check.question_problem
+        check = self._check.request_problem if direction == SENT else self._check.incoming_problem
         return "request", method, check(method, message.get("params")), message
 
     def _answer_problem(self, direction: str, asked: str, message: JsonObject) -> str | None:
@@ -131,7 +125,7 @@ class WireWatch:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """How the probe went."""
+    """The result of a probe."""
 
     binary: Binary
     dialect: str = ""
@@ -139,41 +133,27 @@ class Outcome:
     thread_ms: float = 0.0
     first_text_ms: float | None = None
     turn_ms: float = 0.0
-    text: str = ""
+    answer: str = ""
     failure: str | None = None
     messages: int = 0
     schema_problems: int = 0
 
     @property
-    def well(self) -> bool:
-        """Tell whether the binary did what it should, in the words that it promised."""
+    def ok(self) -> bool:
+        """Tell whether the turn succeeded and every message matched the schema."""
         return self.failure is None and self.schema_problems == 0
 
     def as_json(self) -> JsonObject:
-        """Return the verdict."""
+        """Return the result as JSON."""
         can = self.binary.capabilities
         return {
-            "verdict": "ok" if self.well else "not ok",
+            "verdict": "ok" if self.ok else "not ok",
             "binary": str(self.binary.path),
             "version": self.binary.version,
             "dialect": self.dialect,
             "dialects": list(can.dialects),
-            "capabilities": {
-                "inject_items": can.inject_items,
-                "dynamic_tools": can.dynamic_tools,
-                "raw_items": can.raw_items,
-                "ephemeral": can.ephemeral,
-                "environments": can.environments,
-                "tool_reply": can.tool_reply,
-            },
-            "handshake_ms": self.handshake_ms,
-            "thread_ms": self.thread_ms,
-            "first_text_ms": self.first_text_ms,
-            "turn_ms": self.turn_ms,
-            "answer": self.text,
-            "failure": self.failure,
-            "messages": self.messages,
-            "schema_problems": self.schema_problems,
+            "capabilities": {name: getattr(can, name) for name in SHOWN_CAPABILITIES},
+            **{name: getattr(self, name) for name in MEASURED},
         }
 
 
@@ -183,46 +163,46 @@ class Outcome:
 @click.option("--raw", is_flag=True, help="Show every message as a whole.")
 @click.option("--demo", is_flag=True, help="Let a scripted model answer behind the real Codex: no account needed.")
 def probe(*, codex_bin: Path | None, prompt: str, raw: bool, demo: bool) -> None:
-    """Run one turn with a Codex binary, and show every message with its time and whether it keeps the schema.
+    """Run one turn with a Codex binary, and print every message, its time, and whether it matches the schema.
 
     In a pipe each message is a line of JSON, and the verdict the last one. The exit status is 1 if something failed.
     """
     settings = usable_settings(CODEX_BIN=codex_bin)
     configure_logging("error")
     terminal = sys.stdout.isatty()
-    tell = (lambda seen: _show(seen, raw=raw)) if terminal else _print_json
+    report = (lambda seen: _show(seen, raw=raw)) if terminal else _print_json
     try:
-        outcome = asyncio.run(_probe(settings, prompt, tell, demo=demo))
+        outcome = asyncio.run(_probe(settings, prompt, report, demo=demo))
     except GatewayError as error:
         refuse(error.message, status=1)
     if terminal:
         _show_verdict(outcome)
     else:
         _print_json(outcome.as_json())
-    if not outcome.well:
+    if not outcome.ok:
         raise Exit(1)
 
 
-async def _probe(settings: Settings, prompt: str, tell: Callable[[Seen], None], *, demo: bool) -> Outcome:
+async def _probe(settings: Settings, prompt: str, report: Callable[[Seen], None], *, demo: bool) -> Outcome:
     if not demo:
-        return await _run(settings, None, prompt, tell)
+        return await _run(settings, None, prompt, report)
     async with ScriptedModel(respond) as model:
-        return await _run(settings, model.base_url, prompt, tell)
+        return await _run(settings, model.base_url, prompt, report)
 
 
-async def _run(settings: Settings, provider: str | None, prompt: str, tell: Callable[[Seen], None]) -> Outcome:
+async def _run(settings: Settings, provider: str | None, prompt: str, report: Callable[[Seen], None]) -> Outcome:
     spec, prepare = codex_with(settings, provider)
     prepare()
     spec.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    binary = await examine(spec.binary, home=spec.home, cwd=spec.workdir, notes=spec.notes_dir)
-    watch = WireWatch(binary.rpc_check, tell)
+    binary = await examine(spec.binary, home=spec.home, cwd=spec.workdir, cache=spec.cache_dir)
+    watch = ConnectionTap(binary.rpc_check, report)
     outcome = Outcome(binary=binary)
     began = time.perf_counter()
     worker = await start_worker(spec, tap=lambda _: watch)
     outcome.handshake_ms, outcome.dialect = _since(began), worker.dialect
     try:
         if worker.login_missing:
-            raise LoginRequired(login_help(settings, spec))
+            raise LoginRequired(login_help(settings))
         async with asyncio.timeout(TURN_TIMEOUT_S):
             await _one_turn(worker, prompt, outcome)
     except GatewayError as error:
@@ -255,12 +235,12 @@ async def _one_turn(worker: Worker, prompt: str, outcome: Outcome) -> None:
 def _note(event: TurnEvent, outcome: Outcome, began: float) -> None:
     match event:
         case TextDelta():
-            outcome.text += event.text
+            outcome.answer += event.text
             if outcome.first_text_ms is None:
                 outcome.first_text_ms = _since(began)
         case TurnFailed():
             outcome.failure = event.error.message
-        case TurnCompleted() if not outcome.text:
+        case TurnCompleted() if not outcome.answer:
             outcome.failure = "The model said nothing."
         case _:
             pass
@@ -293,4 +273,4 @@ def _show_verdict(outcome: Outcome) -> None:
     click.echo()
     for name, value in outcome.as_json().items():
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        click.secho(f"{name:16} {shown}", bold=name == "verdict", fg=None if outcome.well else "red")
+        click.secho(f"{name:16} {shown}", bold=name == "verdict", fg=None if outcome.ok else "red")

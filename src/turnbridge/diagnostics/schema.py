@@ -15,48 +15,52 @@ from click.exceptions import Exit
 from msgspec import inspect
 
 from turnbridge.cli.console import refuse, usable_settings
-from turnbridge.codex.legacy import v1_messages as v1
-from turnbridge.codex.legacy.notifications import OLDER_NOTIFICATIONS
+from turnbridge.codex import legacy
 from turnbridge.codex.process.binary import Binary, examine
 from turnbridge.codex.protocol import messages as ours
 from turnbridge.codex.protocol.capabilities import Protocol, read_capabilities
-from turnbridge.codex.protocol.permissions import DECLINES
+from turnbridge.codex.protocol.encode import DECLINES
 from turnbridge.codex.setup import user_spec
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.items import Json, JsonObject
 
-# Every method that we call in any dialect: the protocol's name for its answer, and what we read of that.
+# Every method that is called in any dialect: the protocol's name of its answer, and the type that reads it.
 CALLS: dict[str, tuple[str, type[msgspec.Struct] | None]] = {
     "initialize": ("InitializeResponse", None),
     "account/read": ("GetAccountResponse", ours.AccountReadResult),
+    "account/login/start": ("LoginAccountResponse", None),
+    "account/login/cancel": ("CancelLoginAccountResponse", None),
+    "account/logout": ("LogoutAccountResponse", None),
     "account/rateLimits/read": ("GetAccountRateLimitsResponse", ours.RateLimitsReadResult),
     "config/read": ("ConfigReadResponse", ours.ConfigReadResult),
     "model/list": ("ModelListResponse", ours.ModelListResult),
     "thread/start": ("ThreadStartResponse", ours.ThreadStartResult),
     "thread/inject_items": ("ThreadInjectItemsResponse", None),
     "thread/loaded/list": ("ThreadLoadedListResponse", None),
+    "thread/unsubscribe": ("ThreadUnsubscribeResponse", None),
+    "server/diagnostics": ("ServerDiagnosticsResponse", ours.DiagnosticsResult),
     "turn/start": ("TurnStartResponse", ours.TurnStartResult),
     "turn/interrupt": ("TurnInterruptResponse", None),
-    "newConversation": ("NewConversationResponse", v1.NewConversationResult),
-    "addConversationListener": ("AddConversationSubscriptionResponse", v1.ListenerResult),
+    "newConversation": ("NewConversationResponse", legacy.NewConversationResult),
+    "addConversationListener": ("AddConversationSubscriptionResponse", legacy.ListenerResult),
     "removeConversationListener": ("RemoveConversationSubscriptionResponse", None),
     "sendUserTurn": ("SendUserTurnResponse", None),
     "sendUserMessage": ("SendUserMessageResponse", None),
     "interruptConversation": ("InterruptConversationResponse", None),
 }
 
-# What stands deeper inside the parameters of a method is nothing that we send.
+# The gateway sends nothing deeper inside the parameters of a method.
 MOST_LEVELS = 3
 REQUIRED = "required"
 
 Words: TypeAlias = frozenset[str]
-"""What may stand in a place."""
+"""The values that are allowed in a place."""
 Places: TypeAlias = Mapping[str, Words]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place of the protocol, as it was and as it is; nothing where there is no such place."""
+    """One place of the protocol before and after; None where it does not exist."""
 
     section: str
     place: str
@@ -74,7 +78,7 @@ class Difference:
 
 
 def differences(old: JsonObject, new: JsonObject) -> list[Difference]:
-    """Return what differs, section by section; a section that came or went is one difference."""
+    """Return the differences by section; a section that was added or removed is one difference."""
     before, after = concerns(old), concerns(new)
     return [
         Difference(section, place, was.get(place), is_now.get(place))
@@ -86,14 +90,14 @@ def differences(old: JsonObject, new: JsonObject) -> list[Difference]:
 
 
 def concerns(schema: JsonObject) -> dict[str, Places]:
-    """Return each part of a protocol that we have to do with, as what may stand in which place."""
+    """Return each part of a protocol that the gateway uses, as the values that each place allows."""
     protocol = Protocol(schema)
     sections: dict[str, Places] = {"capabilities": _capabilities(schema)}
     for method, (answer, struct) in CALLS.items():
         if method in protocol.requests:
             sections[f"what {method} takes"] = _places(protocol, protocol.requests[method])
             sections[f"what we read of the answer to {method}"] = _read(protocol, protocol.reference(answer), struct)
-    for method, struct in {**ours.NOTIFICATIONS, **OLDER_NOTIFICATIONS}.items():
+    for method, struct in {**ours.NOTIFICATIONS, **ours.OLDER_NOTIFICATIONS}.items():
         if method in protocol.notifications:
             sections[f"what we read of {method}"] = _read(protocol, protocol.notifications[method], struct)
     for question in protocol.questions:
@@ -117,13 +121,13 @@ def _capabilities(schema: JsonObject) -> Places:
 
 
 def _read(protocol: Protocol, schema: Json, struct: type[msgspec.Struct] | None) -> Places:
-    """Return the places that we read."""
+    """Return the places that the gateway reads."""
     wanted = set(_fields_of(inspect.type_info(struct), "")) if struct is not None else set[str]()
     return {place: words for place, words in _places(protocol, schema).items() if place in wanted}
 
 
 def _fields_of(info: inspect.Type, place: str) -> Iterator[str]:
-    """Yield the places of all fields that a type of ours reads."""
+    """Yield the places of all fields that a type reads."""
     match info:
         case inspect.StructType():
             for field in info.fields:
@@ -154,7 +158,7 @@ def _places(protocol: Protocol, schema: Json, inside: str = "", level: int = 0) 
 
 
 def _kinds(protocol: Protocol, schema: Json) -> Iterator[str]:
-    """Yield in a word each what a value of this schema may be."""
+    """Yield the types and constants that a schema allows, in a word each."""
     if not isinstance(schema, dict):
         yield "anything"
     for shape in protocol.shapes(schema):
@@ -189,20 +193,20 @@ def schema(*, codex_bin: Path | None, diff: tuple[Path, Path] | None) -> None:
     """Print the protocol as a Codex binary describes it, or what changed; exit status 1 if something did."""
     spec = user_spec(usable_settings(CODEX_BIN=codex_bin))
     if diff is None:
-        click.echo(json.dumps(_examined(spec.binary, spec.notes_dir).schema(), indent=2))
+        click.echo(json.dumps(_examined(spec.binary, spec.cache_dir).schema(), indent=2))
         return
-    old, new = (_examined(path.expanduser().absolute(), spec.notes_dir) for path in diff)
+    old, new = (_examined(path.expanduser().absolute(), spec.cache_dir) for path in diff)
     changed = differences(old.schema(), new.schema())
     _tell(old, new, changed)
     if changed:
         raise Exit(EXIT_CHANGED)
 
 
-def _examined(path: Path, notes: Path) -> Binary:
+def _examined(path: Path, cache: Path) -> Binary:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         try:
-            return asyncio.run(examine(path, home=home, cwd=home, notes=notes))
+            return asyncio.run(examine(path, home=home, cwd=home, cache=cache))
         except (GatewayError, OSError) as error:
             refuse(str(error))
 

@@ -1,4 +1,4 @@
-"""`turnbridge trace`: one request as a timeline, both wires side by side, streams folded."""
+"""`turnbridge trace`: shows one request as a timeline of both protocols, with the deltas of a stream in one row."""
 
 import json
 import re
@@ -13,8 +13,7 @@ import msgspec
 
 from turnbridge.bootstrap import trace_path
 from turnbridge.cli.console import refuse, usable_settings
-from turnbridge.trace.record import Line
-from turnbridge.trace.writer import KEPT_FILES, rotated
+from turnbridge.trace.trace import KEPT_FILES, Line, rotated
 from turnbridge.turn.items import Json, JsonObject
 
 # What Codex gives for the turn of items that were injected, and which is none.
@@ -28,18 +27,14 @@ WIRES = {
     ("backend_io", "inbound"): "           ◀── codex  ",
 }
 
+# How Codex and the Responses API name a delta.
 DELTA = re.compile(r"delta$", re.IGNORECASE)
-"""How Codex and the Responses API call a piece of a stream."""
-
+# Longer names push the payload out of sight.
 WIDEST_LABEL = 36
-"""Longer names push the payload out of sight."""
-
+# On a narrow terminal lines wrap.
 NARROWEST_TEXT = 24
-"""On a narrow terminal lines wrap rather than tell nothing."""
-
+# Shown once at the top.
 KNOWN_BY_NOW = ("threadId", "turnId")
-"""Told once at the top, and noise in every line."""
-
 TELLING = {
     "request": ("body",),
     "response": ("headers",),
@@ -50,11 +45,10 @@ TELLING = {
     "rpc_response": ("result",),
     "rpc_error": ("error",),
 }
-"""The part of a payload that tells most: the first of these that is there."""
+"""The field of a payload that is shown: the first of these that it has."""
 
+# The fields of a chat chunk that may have text.
 CHAT_TEXTS = ("reasoning_content", "content", "refusal")
-"""Where a chunk of Chat Completions may have text."""
-
 KILO = 1000
 
 
@@ -69,17 +63,17 @@ class Row:
 
     @property
     def first(self) -> Line:
-        """Return where it begins."""
+        """Return its first line."""
         return self.lines[0]
 
     @property
     def failed(self) -> bool:
-        """Tell whether this is where something went wrong."""
+        """Tell whether this is an error."""
         return self.first.kind in ("rpc_error", "aborted", "disconnect", "unreadable")
 
 
 def lines_of(path: Path, request_id: str) -> list[Line]:
-    """Return the lines of a request, oldest first, also from files that are full; broken lines are passed over."""
+    """Return the lines of a request, oldest first, from rotated files too; broken lines are skipped."""
     decoder = msgspec.json.Decoder(Line)
     mark = msgspec.json.encode(request_id)
     found: list[Line] = []
@@ -102,14 +96,14 @@ def lines_of(path: Path, request_id: str) -> list[Line]:
 
 
 def advice(path: Path) -> str:
-    """Return what to look at when a request is not found."""
+    """Return advice for a request that is not found."""
     if any(rotated(path, age).exists() for age in range(KEPT_FILES + 1)):
         return "Take the `x-request-id` of its answer; old lines are dropped as the trace grows."
     return "There is no such file: run the gateway with PROXY_LOG_PROTO=true, or name another with --file."
 
 
 def rows(lines: Iterable[Line], *, full: bool = False) -> list[Row]:
-    """Return what to show. Deltas of both wires come in turns: each stream is one row until something else comes."""
+    """Return the rows. Deltas of both protocols alternate: each stream is one row until another message comes."""
     shown: list[Row] = []
     streams: dict[tuple[str, str], Row] = {}
     for line in lines:
@@ -128,7 +122,7 @@ def rows(lines: Iterable[Line], *, full: bool = False) -> list[Row]:
 
 
 def heading(lines: Sequence[Line]) -> list[str]:
-    """Return who and when, and where Codex ran it."""
+    """Return the client, the time, and the app-server."""
     places = {
         "worker": [str(line.worker_pid) for line in lines if line.worker_pid is not None],
         "thread": [line.thread_id for line in lines if line.thread_id is not None],
@@ -139,7 +133,7 @@ def heading(lines: Sequence[Line]) -> list[str]:
 
 
 def told(shown: Sequence[Row], *, width: int, full: bool = False) -> Iterator[tuple[Row, str]]:
-    """Yield each row with its words, as wide as there is room; `full` adds the whole payload below."""
+    """Yield each row as text of this width; `full` adds the whole payload below."""
     labels = min(max((len(row.label) for row in shown), default=0), WIDEST_LABEL)
     began = shown[0].first.ms if shown else 0.0
     for row in shown:
@@ -162,7 +156,7 @@ def _row(line: Line) -> Row:
 
 
 def _label(line: Line, payload: Json) -> str:
-    """Return what kind of message it is, in the words of its own protocol."""
+    """Return the kind of a message, as its protocol names it."""
     name = line.method
     if name is None and isinstance(payload, dict):
         known = (payload.get(key) for key in ("status", "type", "object"))
@@ -207,7 +201,7 @@ def _chat_delta(delta: Json) -> tuple[str, str]:
 
 
 def _short(line: Line, payload: Json) -> str:
-    """Return the part of a payload that tells most."""
+    """Return the field of a payload that is shown."""
     subject = payload
     if isinstance(payload, dict):
         subject = next((payload[name] for name in TELLING.get(line.kind, ()) if payload.get(name)), payload)
@@ -239,7 +233,7 @@ def _cropped(text: str, room: int) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Return a text that steers no terminal: control characters and invisible ones are spelled out, as JSON does it."""
+    """Return a text without terminal control: control and invisible characters are escaped as in JSON."""
     if text.isprintable():
         return text
     return "".join(json.dumps(each)[1:-1] if unicodedata.category(each).startswith("C") else each for each in text)

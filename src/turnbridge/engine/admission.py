@@ -85,17 +85,21 @@ class Admission:
 
     async def enter(self, place: Place) -> float:
         """Start the turns of a place as soon as they may run; return the seconds that it took."""
-        if (bound := self._client_turns) is not None:
-            held = self._shares[place.client]
-            if held + place.share > bound:
-                raise RateLimited(
-                    f"The turns that this key may have at once, running or waiting, are {bound}; it has {held}. "
-                    "Try again when one has ended.",
-                    retry_after=COME_BACK_S,
-                )
-            self._shares[place.client] += place.share
+        held = self._shares[place.client]
+        if self._client_turns is not None and held + place.share > self._client_turns:
+            raise RateLimited(
+                f"The turns that this key may have at once, running or waiting, are {self._client_turns}; "
+                f"it has {held}. Try again when one has ended.",
+                retry_after=COME_BACK_S,
+            )
+        if self.closed:
+            raise _closing()
+        self._shares[place.client] += place.share
+        if self._may_start(place) and not self._overtakes(place):
+            self._start(place)
+            return 0.0
         try:
-            return await self._start_when_possible(place)
+            return await self._wait(place)
         except BaseException:
             _subtract(self._shares, place.client, place.share)
             raise
@@ -120,12 +124,8 @@ class Admission:
                 await self._idle.wait()
         return self.running == 0
 
-    async def _start_when_possible(self, place: Place) -> float:
-        if self.closed:
-            raise _closing()
-        if self._may_start(place) and not self._overtakes(place):
-            self._start(place)
-            return 0.0
+    async def _wait(self, place: Place) -> float:
+        """Wait in the queue until the turns of a place are started; return the seconds that it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         place.size, place.admitted = place.measure(), loop.create_future()

@@ -6,9 +6,8 @@ from typing import Literal
 
 from turnbridge.engine.ports import MediaLoader
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
+from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart, replace
 from turnbridge.turn.request import JsonOfSchema, TurnRequest
-from turnbridge.turn.values import replace
 
 LOADED_LIMIT = 128 * 1024 * 1024
 """Bytes of JSON that the images and files of one request may become: 96 MB of images, since base64 adds a third.

@@ -14,10 +14,13 @@ LONGEST_SHOWN = 200
 # Abbreviated efforts at the end of a model's name, as in `gpt-5.5-xh`.
 EFFORT_SUFFIXES = {"l": "low", "m": "medium", "h": "high", "xh": "xhigh"}
 
+DEFAULT_MODEL = "codex-5"
+"""The name of the default model, whichever that is."""
+
 # Names that clients of the earlier proxy are configured with. None, or a model that Codex no longer offers, is the
 # default model; the header `x-turnbridge-model` of the answer names it.
 INHERITED_NAMES: Mapping[str, str | None] = {
-    "codex-5": None,
+    DEFAULT_MODEL: None,
     "codev-5": None,
     "codev-5.1": "gpt-5.1",
     "codev-5.2": "gpt-5.2",
@@ -49,10 +52,14 @@ class ModelCatalog:
         """Return the visible models, and the default model even if it is hidden."""
         return [model for model in self._models if not model.hidden or model is self._default]
 
-    def aliases(self) -> dict[str, Model]:
-        """Return the models of the configured aliases, without those that Codex does not offer."""
-        chosen = {name: self._known(target.lower()) for name, target in sorted(self._aliases.items())}
-        return {name: choice.model for name, choice in chosen.items() if choice is not None}
+    def names(self) -> dict[str, ModelChoice]:
+        """Return what the other listed names stand for: that of the default model, and the configured aliases.
+
+        Those that lead to no model of Codex's are left out.
+        """
+        targets = {DEFAULT_MODEL: DEFAULT_MODEL, **dict(sorted(self._aliases.items()))}
+        chosen = {name: self._known(target.lower()) for name, target in targets.items()}
+        return {name: choice for name, choice in chosen.items() if choice is not None}
 
     def resolve(self, name: str) -> ModelChoice:
         """Return the model and effort of a client's model name."""
@@ -97,7 +104,7 @@ class ModelCatalog:
 
     def _advice(self, name: str, target: str | None) -> str:
         name = name[:LONGEST_SHOWN]
-        known = [*(model.id for model in self.listed()), *self.aliases()]
+        known = list(dict.fromkeys([*(model.id for model in self.listed()), *self.names()]))
         if self._default is None and self._configured is not None and name.strip().lower() in INHERITED_NAMES:
             return (
                 f"`{name}` stands for the default model. Codex's configuration names `{self._configured}`, which this "

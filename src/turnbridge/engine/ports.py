@@ -6,12 +6,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import TurnEvent
-from turnbridge.turn.items import (
-    FilePart,
-    FunctionCallOutput,
-    Item,
-    JsonObject,
-)
+from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
 from turnbridge.turn.request import TurnRequest
 
 
@@ -90,8 +85,11 @@ class Thread(Protocol):
 class Backend(Protocol):
     """Codex, as the engine sees it."""
 
-    async def open(self, request: TurnRequest) -> Thread:
-        """Start a thread that shows the model exactly the request's items; raises `GatewayError` if it cannot."""
+    async def open(self, request: TurnRequest, *, suspect: bool = False) -> Thread:
+        """Start a thread that shows the model exactly the request's items; raises `GatewayError` if it cannot.
+
+        A `suspect` turn lost its backend before, and may be the cause: it is kept away from the turns of others.
+        """
         ...
 
     async def serves_otherwise(self, request: TurnRequest, thread: Thread, error: GatewayError) -> bool:

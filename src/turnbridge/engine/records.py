@@ -153,7 +153,7 @@ class Store(Protocol):
         """Return the stored items among these ids."""
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
-        """Return the output items of each response that made one of these calls."""
+        """Return the output items of each response that made one of these calls, and the legs of chats likewise."""
 
     async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
         """Renew the leases of running responses; return the ids that are still running."""
@@ -176,7 +176,9 @@ class Store(Protocol):
     async def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
         """Delete an item from a conversation, and from every history that shares it."""
 
-    async def add_chat(self, record: ChatRecord) -> None: ...
+    async def add_chat(self, record: ChatRecord, legs: Mapping[str, Sequence[JsonObject]] | None = None) -> None:
+        """Store a chat completion; `legs` has all that the model said up to its calls, by the first call's id."""
+
     async def chat(self, owner: str, chat_id: str) -> ChatRecord | None: ...
 
     async def chats(self, owner: str, query: ChatQuery) -> tuple[Sequence[ChatRecord], bool]:

@@ -19,7 +19,7 @@ import jsonschema_rs
 
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.turn.json_schema import layers, resolve_reference, subschemas
+from turnbridge.turn.json_schema import as_object, layers, resolve_reference, subschemas
 
 # More than any schema asks for, and far below the limit of the library's native stack, a few thousand.
 MAX_DEPTH = 200
@@ -234,8 +234,7 @@ def _members(place: _Place) -> Iterator[_Place]:
     schema, value = place.schema, place.value
     if not isinstance(schema, dict):
         return
-    properties, others, items = (schema.get(key) for key in ("properties", "additionalProperties", "items"))
-    named = properties if isinstance(properties, dict) else {}
+    named, others, items = as_object(schema.get("properties")), schema.get("additionalProperties"), schema.get("items")
     if isinstance(value, dict):
         for name, member in value.items():
             if name in named:
@@ -267,8 +266,7 @@ def _own_part(schema: JsonObject) -> JsonObject:
     if schema.get("additionalProperties") is False:
         part["additionalProperties"] = False
         for keyword in ("properties", "patternProperties"):
-            named = schema.get(keyword)
-            part[keyword] = dict.fromkeys(named, True) if isinstance(named, dict) else {}
+            part[keyword] = dict.fromkeys(as_object(schema.get(keyword)), True)
     return part
 
 

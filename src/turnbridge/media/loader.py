@@ -4,38 +4,27 @@ import asyncio
 import base64
 import codecs
 import re
-import ssl
 from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from turnbridge.engine.ports import Helpers
-from turnbridge.media.fetch import Fetched, FetchFailed, FetchLimits, FetchTooLarge, GuardedFetcher
+from turnbridge.media.fetch import Fetched, FetchFailed, FetchTooLarge, GuardedFetcher
 from turnbridge.media.pdf import MOST_PAGES, pdf_text
-from turnbridge.media.ssrf_guard import AddressCheck, Resolver, is_public, resolve
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
 from turnbridge.turn.items import FilePart
 
 
 class HttpMediaLoader:
-    """The engine's `MediaLoader`; by default it only connects to public hosts."""
+    """The engine's `MediaLoader`."""
 
     def __init__(
-        self,
-        pdf_helpers: Helpers,
-        *,
-        fetch_limits: FetchLimits | None = None,
-        pdf_pages: int = MOST_PAGES,
-        resolver: Resolver = resolve,
-        allowed: AddressCheck = is_public,
-        ssl_context: ssl.SSLContext | None = None,
+        self, pdf_helpers: Helpers, fetcher: GuardedFetcher | None = None, *, pdf_pages: int = MOST_PAGES
     ) -> None:
         self._pdf_helpers = pdf_helpers
         self._pdf_pages = pdf_pages
-        self._fetcher = GuardedFetcher(
-            limits=fetch_limits or FetchLimits(), resolver=resolver, allowed=allowed, ssl_context=ssl_context
-        )
+        self._fetcher = fetcher or GuardedFetcher()
 
     async def aclose(self) -> None:
         await self._fetcher.aclose()
@@ -111,7 +100,7 @@ def decode_text(data: bytes, *, filename: str | None, mime_type: str | None) -> 
     A file whose name or type says that it is text may contain control characters, and need not be UTF-8: it is then
     decoded as Windows-1252, as by browsers. Any other file has to look like text.
     """
-    declared = _declares_text(filename, mime_type)
+    declared = _TEXT_TYPES.fullmatch(_bare_type(mime_type)) or _TEXT_NAMES.fullmatch(filename or "")
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
@@ -136,10 +125,6 @@ def _type_name(filename: str | None, mime_type: str | None) -> str:
     if mime_type not in ("", _UNKNOWN_TYPE):
         return mime_type
     return PurePosixPath(filename or "").suffix or "an unknown type"
-
-
-def _declares_text(filename: str | None, mime_type: str | None) -> bool:
-    return bool(_TEXT_TYPES.fullmatch(_bare_type(mime_type)) or _TEXT_NAMES.fullmatch(filename or ""))
 
 
 def _bare_type(mime_type: str | None) -> str:

@@ -27,15 +27,12 @@ from turnbridge.scripted_model.replies import (
 )
 from turnbridge.scripted_model.schema_sample import NoSample, sample
 
+# Slow enough to be visible as a stream.
 WORD_PAUSE = Pause(seconds=0.015)
-"""Slow enough to be seen as a stream, quick enough not to be waited for."""
-
+# Characters of a text that are repeated: it only has to be recognised.
 QUOTE_LIMIT = 400
-"""Characters of a text that are repeated: it only has to be recognised."""
-
+# The beginning of a developer message with a schema that the provider cannot enforce.
 SCHEMA_IN_WORDS = re.compile(r"JSON Schema:\n(\{.*\})", re.DOTALL)
-"""How a schema reaches a model whose provider would not enforce it."""
-
 JSON_WANTED = re.compile(r"\b(?:answer|respond|reply|return|output|produce|give)\b[^.\n]{0,60}\bjson\b", re.IGNORECASE)
 CALL_WANTED = re.compile(r"\bmust call one of the available tools\b")
 

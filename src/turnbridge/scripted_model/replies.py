@@ -18,14 +18,14 @@ JsonObject: TypeAlias = dict[str, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """The model is silent for a while."""
+    """The model sends nothing for a while."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """The model is silent until the script's author opens the gate."""
+    """The model sends nothing until the gate is opened."""
 
     gate: asyncio.Event
 
@@ -37,7 +37,7 @@ class Hangup:
 
 Silence: TypeAlias = Pause | Wait | Hangup
 Beat: TypeAlias = JsonObject | Silence
-"""What happens at one moment of a stream: an event, or none."""
+"""One step of a stream: an event, or a pause."""
 
 ID_PREFIXES: dict[Json, str] = {
     "message": "msg",
@@ -163,7 +163,7 @@ def message(
     phase: str | None = None,
     pieces: Sequence[str | Silence] | None = None,
 ) -> OutputItem:
-    """Return an assistant's message, streamed at once or in these pieces, with silences between them."""
+    """Return an assistant's message, streamed at once or in these pieces, with pauses between them."""
     part: JsonObject = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     item: JsonObject = {"type": "message", "id": id, "role": "assistant", "content": [part]}
     ending: JsonObject = {"status": "completed"} if phase is None else {"status": "completed", "phase": phase}
@@ -257,7 +257,7 @@ def web_search_call(query: str, *, id: str | None = None) -> OutputItem:
 def answer(
     *items: OutputItem | Silence, usage: Usage = USAGE, key: str | None = None, burst: bool = False
 ) -> StreamReply:
-    """Return a whole good answer made of these items, with silences between them."""
+    """Return a completed answer of these items, with pauses between them."""
     return StreamReply(steps=(created(), *items, completed(usage)), key=key, burst=burst)
 
 

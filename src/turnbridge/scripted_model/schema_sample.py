@@ -1,6 +1,6 @@
-"""A small example of what a JSON Schema describes: enough for strict schemas of the usual kind. Pure.
+"""A small sample of the values that a JSON Schema describes: enough for strict schemas of the usual kind. Pure.
 
-It does not look at `pattern`, `uniqueItems`, `allOf` and other rare keywords.
+It ignores `pattern`, `uniqueItems`, `allOf` and other rare keywords.
 """
 
 import math
@@ -22,33 +22,41 @@ FORMATS: dict[Json, str] = {
     "uri": "https://example.com/",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
+# The size of a sample: enough for any answer of the demo.
+MOST_VALUES = 10_000
+LONGEST_TEXT = 10_000
 BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 
 
 class NoSample(ValueError):
-    """The schema has no finite example, or none that is easily found."""
+    """The schema has no finite sample, or none that is small and easily found."""
 
 
-def sample(schema: Json) -> Json:
-    """Return a value that conforms to the schema."""
-    return _Sampler(root=schema).value(schema, "value", frozenset())
+def sample(schema: Json, *, text: str = "demo {name}", most: int = MOST_VALUES) -> Json:
+    """Return a value that conforms to the schema: at most so many values, with texts of this form."""
+    return _Sampler(root=schema, text=text, left=most).value(schema, "value", frozenset())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Sampler:
-    """Walks one schema; `name` is what a value is called, `inside` the references that led to it."""
+    """Walks one schema; `name` is the name of a value, `inside` the references that led to it."""
 
     root: Json
+    text: str
+    left: int
 
     def value(self, schema: Json, name: str, inside: frozenset[str]) -> Json:
+        self.left -= 1
+        if self.left < 0:
+            raise NoSample("It is too large.")
         rules = schema if isinstance(schema, dict) else {}
         match rules:
             case {"$ref": str(reference)}:
-                # What can end at all can end without taking the same reference twice.
+                # A finite sample never needs the same reference twice.
                 if reference in inside:
                     raise NoSample(f"{reference} has no end.")
                 return self.value(self._resolve(reference), name, inside | {reference})
-            case {"const": value} | {"enum": [value, *_]}:
+            case {"const": value} | {"default": value} | {"examples": [value, *_]} | {"enum": [value, *_]}:
                 return value
             case {"anyOf": [_, *_] as options} | {"oneOf": [_, *_] as options}:
                 return self._first(options, name, inside)
@@ -59,7 +67,7 @@ class _Sampler:
             case {"type": "array"} | {"items": _}:
                 return self._array(rules, name, inside)
             case _:
-                return _scalar(rules, name)
+                return _scalar(rules, self.text.format(name=name))
 
     def _resolve(self, reference: str) -> Json:
         found = self.root
@@ -70,7 +78,8 @@ class _Sampler:
         return found
 
     def _first(self, options: list[Json], name: str, inside: frozenset[str]) -> Json:
-        *others, last = options
+        # Null says least about a value.
+        *others, last = sorted(options, key=lambda option: isinstance(option, dict) and option.get("type") == "null")
         for option in others:
             try:
                 return self.value(option, name, inside)
@@ -92,14 +101,16 @@ class _Sampler:
     def _array(self, schema: JsonObject, name: str, inside: frozenset[str]) -> list[Json]:
         least, most = int(_figure(schema, "minItems", 0)), int(_figure(schema, "maxItems", 1))
         try:
-            return [self.value(schema.get("items"), name, inside)] * max(least, min(1, most))
+            if least > self.left:
+                raise NoSample("It is too large.")
+            return [self.value(schema.get("items"), name, inside) for _ in range(max(least, min(1, most)))]
         except NoSample:
             if least:
                 raise
             return []
 
 
-def _scalar(schema: JsonObject, name: str) -> Json:
+def _scalar(schema: JsonObject, default: str) -> Json:
     match schema.get("type"):
         case "integer" | "number":
             return _number(schema)
@@ -108,8 +119,8 @@ def _scalar(schema: JsonObject, name: str) -> Json:
         case "null":
             return None
         case _:
-            text = FORMATS.get(schema.get("format"), f"demo {name}")
-            text = text.ljust(int(_figure(schema, "minLength", 0)), ".")
+            text = FORMATS.get(schema.get("format"), default)
+            text = text.ljust(min(int(_figure(schema, "minLength", 0)), LONGEST_TEXT), ".")
             return text[: int(_figure(schema, "maxLength", len(text)))]
 
 

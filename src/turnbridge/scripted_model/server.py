@@ -1,13 +1,11 @@
 """The scripted model on loopback: the streaming part of the Responses API, as much of it as Codex uses.
 
-It is served over HTTP and over WebSocket; the client chooses, and a script does not notice.
-
 It runs uvicorn's HTTP protocol in the running event loop, without uvicorn's own server around it: that one
 takes the process's signals, and would log as if it were the gateway.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Self, TypeAlias, assert_never
 
@@ -18,9 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.server import ServerState
 
-from turnbridge.scripted_model import websocket
 from turnbridge.scripted_model.replies import (
-    Beat,
     Hangup,
     HttpReply,
     JsonObject,
@@ -33,9 +29,6 @@ from turnbridge.scripted_model.replies import (
 )
 
 Respond: TypeAlias = Callable[[JsonObject], Reply]
-
-LARGEST_MESSAGE = 1 << 28
-"""Bytes in one WebSocket message: more than any history that a test sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +49,7 @@ class ScriptedModel:
     """A model whose every reply comes from `respond`, which may be replaced between requests.
 
     `received` counts the requests that reached `respond`, `active` the open streams, and `dropped` those that
-    the peer closed before their end. `sockets` and `warmed_up` count WebSocket connections and their requests that
-    generate nothing. `requests` stays empty unless `record` is set: a demo must not grow.
+    the peer closed before their end. `requests` stays empty unless `record` is set: a demo must not grow.
     """
 
     def __init__(self, respond: Respond, *, record: bool = False) -> None:
@@ -66,22 +58,12 @@ class ScriptedModel:
         self.received = 0
         self.active = 0
         self.dropped = 0
-        self.sockets = 0
-        self.warmed_up = 0
         self._record = record
         self._changed = asyncio.Event()
         self._state = ServerState()
 
     async def __aenter__(self) -> Self:
-        config = uvicorn.Config(
-            self._app,
-            interface="asgi3",
-            lifespan="off",
-            ws="websockets-sansio",
-            ws_max_size=LARGEST_MESSAGE,
-            log_config=None,
-            access_log=False,
-        )
+        config = self._config()
         config.load()
         self._listener = await asyncio.get_running_loop().create_server(
             lambda: _Connection(config, self._state, {}), "127.0.0.1", 0
@@ -99,16 +81,11 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """Where the API is, in the form of Codex's `base_url`."""
+        """The URL of the API, as Codex's `base_url`."""
         return f"http://127.0.0.1:{self._port}/v1"
 
-    @property
-    def websocket_url(self) -> str:
-        """Where the same API is over WebSocket."""
-        return f"ws://127.0.0.1:{self._port}/v1"
-
     async def until(self, condition: Callable[[Self], bool]) -> None:
-        """Return once the condition holds; it is looked at whenever a counter changes."""
+        """Wait for a condition, which is checked whenever a counter changes."""
         while not condition(self):
             await self._changed.wait()
 
@@ -119,10 +96,12 @@ class ScriptedModel:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            self._app, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False
+        )
+
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._converse(scope, receive, send)
-            return
         body = await _read_body(receive)
         if body is None:
             return
@@ -131,14 +110,15 @@ class ScriptedModel:
             case HttpReply():
                 await _send_json(reply, send)
             case StreamReply():
-                await self._stream(reply, scope, receive, send)
+                writing = _write(reply, self.received, send, scope["state"]["abort"])
+                await self._stream(writing, _disconnected(receive))
             case _:
                 assert_never(reply)
 
     def _reply(self, scope: Scope, body: bytes) -> Reply:
         if (scope["method"], scope["path"]) != ("POST", "/v1/responses"):
             return error_reply(404, f"The scripted model has no {scope['method']} {scope['path']}.")
-        headers = _headers(scope)
+        headers = headers_of(scope)
         if headers.get("content-encoding", "identity") != "identity":
             return error_reply(415, "The scripted model reads plain JSON: send it without a content encoding.")
         try:
@@ -155,42 +135,10 @@ class ScriptedModel:
         self._count(received=1)
         return self.respond(request)
 
-    async def _converse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the messages of a WebSocket, one after another."""
-        await receive()
-        if scope["path"] != "/v1/responses":
-            await send({"type": "websocket.close"})
-            return
-        await send({"type": "websocket.accept"})
-        self.sockets += 1
-        headers, lane, inbound = _headers(scope), websocket.Lane(), websocket.Inbound(receive)
-        try:
-            while (text := await inbound.next()) is not None:
-                create = lane.read(text)
-                beats = create if isinstance(create, HttpReply) else self._beats(headers, create)
-                if isinstance(beats, HttpReply):
-                    await _send_event(send, websocket.error_event(beats))
-                elif not isinstance(create, HttpReply):
-                    told = await self._tell(beats, inbound, send, scope["state"]["abort"])
-                    lane.remember(create, told)
-        finally:
-            inbound.close()
-
-    def _beats(self, headers: dict[str, str], create: websocket.Create) -> Iterator[Beat] | HttpReply:
-        if not create.generate:
-            self.warmed_up += 1
-            return websocket.warm_up(self.warmed_up)
-        reply = self._record_and_respond(headers, create.request)
-        return reply if isinstance(reply, HttpReply) else reply.render(self.received)
-
-    async def _tell(
-        self, beats: Iterator[Beat], inbound: websocket.Inbound, send: Send, abort: Callable[[], None]
-    ) -> list[JsonObject]:
-        """Send a stream as messages; return the events that were sent."""
-        told: list[JsonObject] = []
+    async def _stream(self, writing: Coroutine[None, None, None], leaving: Coroutine[None, None, object]) -> None:
+        """Write a stream until its end, or until the peer leaves."""
         self._count(active=1)
-        writer = asyncio.create_task(_send_beats(beats, told, send, abort))
-        gone = asyncio.create_task(inbound.gone.wait())
+        writer, gone = asyncio.create_task(writing), asyncio.create_task(leaving)
         try:
             await asyncio.wait((writer, gone), return_when=asyncio.FIRST_COMPLETED)
             if not writer.done() or isinstance(writer.exception(), ClientDisconnected):
@@ -201,38 +149,17 @@ class ScriptedModel:
             writer.cancel()
             gone.cancel()
             self._count(active=-1)
-        return told
-
-    async def _stream(self, reply: StreamReply, scope: Scope, receive: Receive, send: Send) -> None:
-        self._count(active=1)
-        writer = asyncio.create_task(_write(reply, self.received, send, scope["state"]["abort"]))
-        gone = asyncio.create_task(_disconnected(receive))
-        try:
-            await asyncio.wait((writer, gone), return_when=asyncio.FIRST_COMPLETED)
-            if writer.done():
-                writer.result()
-            else:
-                self._count(dropped=1)
-            await gone
-        finally:
-            writer.cancel()
-            gone.cancel()
-            self._count(active=-1)
 
 
 class _Connection(HttpToolsProtocol):
-    """Gives the app a way to break the connection, for which ASGI has no word."""
+    """Lets the app break the connection, which ASGI cannot."""
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["state"]["abort"] = self.transport.abort
-
-    def handle_websocket_upgrade(self) -> None:
-        self.app_state = {**self.app_state, "abort": self.transport.abort}
-        super().handle_websocket_upgrade()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # As in uvicorn.
+        self.app_state = {"abort": transport.abort}
+        super().connection_made(transport)
 
 
-def _headers(scope: Scope) -> dict[str, str]:
+def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
@@ -267,13 +194,13 @@ async def _write(reply: StreamReply, ordinal: int, send: Send, abort: Callable[[
             await asyncio.sleep(0)
         if isinstance(beat, dict):
             held += b"event: %b\ndata: %b\n\n" % (str(beat["type"]).encode(), msgspec.json.encode(beat))
-        elif not await _survived(beat, abort):
+        elif not await survived(beat, abort):
             return
     await send({"type": "http.response.body", "body": bytes(held), "more_body": False})
 
 
-async def _survived(silence: Silence, abort: Callable[[], None]) -> bool:
-    """Live through a silence; return whether anything can follow it."""
+async def survived(silence: Silence, abort: Callable[[], None]) -> bool:
+    """Wait for the end of a pause; return whether anything can follow it."""
     match silence:
         case Pause(seconds=seconds):
             await asyncio.sleep(seconds)
@@ -285,21 +212,6 @@ async def _survived(silence: Silence, abort: Callable[[], None]) -> bool:
         case _:
             assert_never(silence)
     return True
-
-
-async def _send_beats(beats: Iterator[Beat], told: list[JsonObject], send: Send, abort: Callable[[], None]) -> None:
-    """Send the events of a stream, a message each."""
-    for beat in beats:
-        if isinstance(beat, dict):
-            told.append(beat)
-            await _send_event(send, beat)
-            await asyncio.sleep(0)
-        elif not await _survived(beat, abort):
-            return
-
-
-async def _send_event(send: Send, event: JsonObject) -> None:
-    await send({"type": "websocket.send", "text": msgspec.json.encode(event).decode()})
 
 
 async def _send_json(reply: HttpReply, send: Send) -> None:

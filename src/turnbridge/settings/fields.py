@@ -2,6 +2,7 @@
 
 import difflib
 import importlib.util
+import math
 import os
 import shlex
 import shutil
@@ -12,12 +13,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-import limits
+import msgspec
 import platformdirs
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, Struct, field, inspect, structs
 
 from turnbridge.settings.former import RECOGNISED, warning_about
-from turnbridge.settings.values import converted
 
 # Variables with these prefixes are meant for this gateway, so unknown ones are reported.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
@@ -25,6 +25,11 @@ CONFIG_VARIABLE = "PROXY_CONFIG"
 REDIS_SCHEMES = ("redis://", "rediss://", "redis+unix://")
 SQLITE_SCHEME = "sqlite:///"
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+# Spellings of booleans that are common in environments.
+BOOLEANS = {
+    **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
+}
 # More processes gain nothing for one plan, and each takes 130 MB.
 MOST_DEFAULT_WORKERS = 4
 
@@ -108,9 +113,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     worker_count: AtLeastOne = field(
         default_factory=lambda: min(os.cpu_count() or 1, MOST_DEFAULT_WORKERS), name="WORKER_COUNT"
     )
-    """Codex app-server processes; one more is kept in reserve. Default: the number of cores, at most 4."""
-    worker_max_threads: AtLeastOne = field(default=500, name="WORKER_MAX_THREADS")
-    """Threads after which an app-server is recycled: Codex keeps 1 to 2 MB of each in memory."""
+    """Maximum of Codex app-server processes: one at rest, more under load. Default: the number of cores, at most 4."""
+    worker_max_growth_mb: AtLeastOne = field(default=96, name="WORKER_MAX_GROWTH_MB")
+    """Memory that an app-server may gain before it is recycled: Codex keeps about 1 MB of each recent thread."""
     worker_startup_timeout_ms: AtLeastOne | None = field(default=None, name="WORKER_STARTUP_TIMEOUT_MS")
     """Timeout of an app-server's handshake. Default: 15000."""
     worker_request_timeout_ms: AtLeastOne | None = field(default=None, name="WORKER_REQUEST_TIMEOUT_MS")
@@ -180,8 +185,11 @@ def _program(value: object) -> object:
 
 
 def _check_rate_limit(value: str) -> None:
+    # It takes as long to import as all else that a command needs.
+    from limits import parse_many  # noqa: PLC0415
+
     try:
-        usable = all(limit.amount > 0 for limit in limits.parse_many(value))
+        usable = all(limit.amount > 0 for limit in parse_many(value))
     except ValueError:
         usable = False
     if not usable:
@@ -293,11 +301,68 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     ours = (name for name in environment if name.startswith(OUR_PREFIXES) or name in RECOGNISED)
     variables = [name for name in ours if environment[name]]
     listed = _read_file(config_file(environment))
-    return [_warning(name, known) for name in sorted({*variables, *listed}) if name not in known]
+    unknown = sorted({*variables, *listed}.difference(known))
+    return [warning_about(name) or _no_such_setting(name, known) for name in unknown]
 
 
-def _warning(name: str, known: list[str]) -> str:
-    if (warning := warning_about(name)) is not None:
-        return warning
+def _no_such_setting(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return f"{name} is set, but there is no such setting." + (f" Did you mean {near[0]}?" if near else "")
+
+
+def converted(value: object, kind: object) -> object:
+    """Return a value as this type; the message of `ValueError` does not contain the value, which may be a secret."""
+    expected_type = inspect.type_info(kind)
+    if isinstance(expected_type, inspect.UnionType):
+        # Optional: the other type is None's.
+        expected_type = expected_type.types[0]
+    if isinstance(value, str):
+        if isinstance(expected_type, inspect.BoolType):
+            value = BOOLEANS.get(value.strip().lower(), value)
+        elif isinstance(expected_type, inspect.IntType | inspect.FloatType):
+            value = value.strip()
+    expected = f"expected {_expected(expected_type)}"
+    try:
+        found: object = msgspec.convert(value, kind, strict=False, dec_hook=_path)
+    except msgspec.ValidationError:
+        raise ValueError(expected) from None
+    if isinstance(found, float) and not math.isfinite(found):
+        raise ValueError(expected)
+    return found
+
+
+def _path(kind: type, value: object) -> Path:
+    if kind is not Path or not isinstance(value, str | Path):
+        raise TypeError(f"{type(value)} is no path")
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError("There is no such user.") from error
+
+
+def _expected(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.BoolType():
+            return "`true` or `false`"
+        case inspect.LiteralType(values=values):
+            return "one of " + ", ".join(f"`{value}`" for value in values)
+        case inspect.IntType():
+            return "a whole number" + _bounds(kind)
+        case inspect.FloatType():
+            return "a number" + _bounds(kind)
+        case inspect.VarTupleType():
+            return "a comma-separated list"
+        case inspect.DictType():
+            return "a table of strings"
+        case inspect.CustomType():
+            return "a path; the user of a leading `~` must exist"
+        case _:
+            return "a string"
+
+
+def _bounds(kind: inspect.IntType | inspect.FloatType) -> str:
+    if kind.gt is not None:
+        return f" above {kind.gt}"
+    if kind.le is not None:
+        return f" from {kind.ge} to {kind.le}"
+    return f" of at least {kind.ge}"

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnbridge.engine.records import ChatQuery, ChatRecord
-from turnbridge.store.database import Transaction, Value
-from turnbridge.store.segments import Part, decoded
+from turnbridge.store.database import Database, Transaction, Value
+from turnbridge.store.segments import decoded
 from turnbridge.turn.items import JsonObject
 
 RECORD = "id, owner, created_at, model, metadata, body, messages"
@@ -16,19 +16,30 @@ INSERT = """
 """
 UPDATE = """
     UPDATE chats SET metadata = $3, body = $4, size = $5 + length(messages)
+        + (SELECT COALESCE(sum(length(body)), 0) FROM chat_legs WHERE chat = chats.number)
     WHERE id = $1 AND owner = $2 RETURNING number
 """
 
 
-class Chats(Part):
+class Chats:
     """The methods of `Store` for chat completions."""
 
-    async def add_chat(self, record: ChatRecord) -> None:
+    _database: Database
+
+    async def add_chat(self, record: ChatRecord, legs: Mapping[str, Sequence[JsonObject]] | None = None) -> None:
         bodies = [msgspec.json.encode(body) for body in (record.metadata, record.body, record.messages)]
-        values: list[Value] = [record.id, record.owner, record.created_at, record.model, sum(map(len, bodies)), *bodies]
+        said = {call_id: msgspec.json.encode(items) for call_id, items in (legs or {}).items()}
+        size = sum(map(len, (*bodies, *said.values())))
+        values: list[Value] = [record.id, record.owner, record.created_at, record.model, size, *bodies]
 
         async def add(tx: Transaction) -> None:
-            await _add_metadata(tx, await tx.row(int, INSERT, *values), record.metadata)
+            number = await tx.row(int, INSERT, *values)
+            await _add_metadata(tx, number, record.metadata)
+            if said:
+                rows = [(number, record.owner, call_id, body) for call_id, body in said.items()]
+                await tx.execute_each(
+                    "INSERT INTO chat_legs (chat, owner, call_id, body) VALUES ($1, $2, $3, $4)", rows
+                )
 
         await self._database.write(add)
 
@@ -53,6 +64,12 @@ class Chats(Part):
             return True
 
         return await self._database.write(update)
+
+    async def _legs(self, owner: str, call_ids: Sequence[str]) -> list[tuple[JsonObject, ...]]:
+        """Return what the model said around these calls in stored completions."""
+        sql = "SELECT body FROM chat_legs WHERE owner = $1 AND call_id = ANY($2) ORDER BY chat, call_id"
+        bodies = await self._database.read(lambda tx: tx.rows(bytes, sql, owner, call_ids))
+        return [tuple(msgspec.json.decode(body, type=list[JsonObject])) for body in bodies]
 
     async def delete_chat(self, owner: str, chat_id: str) -> bool:
         sql = "DELETE FROM chats WHERE id = $1 AND owner = $2 RETURNING number"

@@ -1,12 +1,18 @@
-"""The schema as a list of forward-only migrations.
+"""Opens the database behind a URL, and brings its schema up to date by forward-only migrations.
 
-Version N is the result of the first N migrations. Migrations are never changed, only added.
+Version N of the schema is the result of the first N migrations. Migrations are never changed, only added.
 """
 
+import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
-from turnbridge.store.database import UNAVAILABLE, Transaction
+from turnbridge.store.database import UNAVAILABLE, Database, Transaction, discard
+from turnbridge.store.sqlite import SqliteDatabase
 from turnbridge.turn.errors import BackendUnavailable
+
+STORE_FILE = "store.db"
+SQLITE_SCHEME = "sqlite:///"
 
 VERSION_1 = (
     """
@@ -88,7 +94,20 @@ VERSION_1 = (
     """,
 )
 
-VERSIONS = (VERSION_1,)
+VERSION_2 = (
+    """
+    CREATE TABLE chat_legs (
+        chat BIGINT NOT NULL REFERENCES chats (number) ON DELETE CASCADE,
+        owner TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        body {bytes} NOT NULL,
+        PRIMARY KEY (chat, call_id)
+    )
+    """,
+    "CREATE INDEX chat_legs_by_call ON chat_legs (owner, call_id)",
+)
+
+VERSIONS = (VERSION_1, VERSION_2)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
@@ -111,3 +130,42 @@ async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS)
         await tx.execute("INSERT INTO schema_version (version) VALUES ($1)", len(versions))
     elif have < len(versions):
         await tx.execute("UPDATE schema_version SET version = $1", len(versions))
+
+
+def store_url(data_dir: Path) -> str:
+    return f"{SQLITE_SCHEME}{data_dir / STORE_FILE}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite URL, or None."""
+    return Path(url.removeprefix(SQLITE_SCHEME)) if url.startswith(SQLITE_SCHEME) else None
+
+
+async def database_at(url: str) -> Database:
+    """Open the database behind a URL without migrating it."""
+    file = sqlite_file(url)
+    if file is not None:
+        return SqliteDatabase(file)
+    try:
+        # An optional extra, imported only by those who use it.
+        from turnbridge.store.postgres import PostgresDatabase  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise BackendUnavailable(
+            "A store in Postgres needs the package asyncpg beside the gateway.", code=UNAVAILABLE
+        ) from error
+    return await PostgresDatabase.connected(url)
+
+
+async def open_database(url: str) -> Database:
+    """Open the database behind a URL and migrate it; raises `BackendUnavailable` if that fails."""
+    database = await database_at(url)
+    migrating = asyncio.ensure_future(database.write(migrate))
+    try:
+        await asyncio.wait((migrating,))
+        migrating.result()
+    except BaseException:
+        # Before the transaction is cancelled, which would wait for a server that hangs.
+        database.abandon()
+        discard(migrating)
+        raise
+    return database

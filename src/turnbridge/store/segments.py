@@ -1,15 +1,12 @@
 """Segments and their items: adding them, reading a history, and deleting unreferenced segments."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
 from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem
-from turnbridge.store.database import Database, Transaction, Value, storable_text
+from turnbridge.store.database import Transaction, Value, storable_text
 from turnbridge.turn.items import JsonObject
-
-T = TypeVar("T")
 
 CHAIN = """
     WITH RECURSIVE chain (id, parent, depth) AS (
@@ -104,7 +101,7 @@ async def history(tx: Transaction, segment: int) -> History:
     return History(segment=segment, inputs=tuple(inputs), outputs=tuple(outputs))
 
 
-async def items_page(tx: Transaction, owner: str, segment: int, query: ItemQuery, *, which: str = "TRUE") -> ItemPage:
+async def items_page(tx: Transaction, segment: int, owner: str, query: ItemQuery, *, which: str = "TRUE") -> ItemPage:
     """Return a page of the items up to the end of a segment; the bodies of other items are not read."""
     order, reverse = (NEWEST_FIRST, OLDEST_FIRST) if query.newest_first else (OLDEST_FIRST, NEWEST_FIRST)
     values: list[Value] = [segment, query.limit + 1]
@@ -131,7 +128,7 @@ async def items_page(tx: Transaction, owner: str, segment: int, query: ItemQuery
     return ItemPage(items=tuple(found[: query.limit]), has_more=len(found) > query.limit)
 
 
-async def latest_item(tx: Transaction, owner: str, segment: int, item_id: str) -> KeptItem | None:
+async def latest_item(tx: Transaction, segment: int, owner: str, item_id: str) -> KeptItem | None:
     """Return the latest item with that id up to the end of a segment."""
     sql = f"{CHAIN} SELECT items.id, items.body FROM {CHAIN_ITEMS} WHERE {HAS_ID} ORDER BY {NEWEST_FIRST} LIMIT 1"
     return await tx.row(_kept_item, sql, segment, owner, item_id)
@@ -183,38 +180,3 @@ def _rows(
 def _call_id(item: KeptItem) -> str | None:
     call_id = item.body.get("call_id")
     return call_id if isinstance(call_id, str) else None
-
-
-class Part:
-    """A part of the store: what all of them do with the database."""
-
-    def __init__(self, database: Database, now: Callable[[], float]) -> None:
-        self._database = database
-        self._now = now
-
-    async def _read_segment(
-        self, pointer: str, row_id: str, owner: str, read: Callable[[Transaction, int], Awaitable[T]]
-    ) -> T | None:
-        """Return what `read` makes of the segment that a row points at; None if the row does not exist."""
-
-        async def work(tx: Transaction) -> T | None:
-            segment = await tx.row(int, pointer, row_id, owner)
-            return None if segment is None else await read(tx, segment)
-
-        return await self._database.read(work)
-
-    async def _remove(self, kind: str, hide: str, row_id: str, owner: str) -> bool:
-        """Delete a row and the segments that only it refers to; False if it does not exist.
-
-        The first transaction hides it: it belongs to nobody and is very old. The rest takes as many transactions as
-        its size requires; if the process ends meanwhile, the next pruning deletes what is left.
-        """
-
-        async def begin(tx: Transaction) -> int | None:
-            found = await tx.row(str, f"{hide} WHERE id = $1 AND owner = $2 RETURNING id", row_id, owner)
-            return None if found is None else (await remove_step(tx, kind, row_id))[0]
-
-        removed = await self._database.write(begin)
-        while removed == 0:
-            removed, _ = await self._database.write(lambda tx: remove_step(tx, kind, row_id))
-        return removed is not None

@@ -12,7 +12,7 @@ import queue
 import re
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import lru_cache, partial
 from pathlib import Path
@@ -59,10 +59,10 @@ class SqliteTransaction(Transaction):
         self._connection = connection
 
     async def fetch(self, sql: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
-        return self._connection.execute(sqlite_text(sql), _named(map(_as_json, values))).fetchall()
+        return self._connection.execute(sqlite_text(sql), _named(values)).fetchall()
 
     async def execute_each(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
-        self._connection.executemany(sqlite_text(sql), [_named(map(bound, row)) for row in rows])
+        self._connection.executemany(sqlite_text(sql), map(_named, rows))
 
 
 class SqliteDatabase:
@@ -94,7 +94,9 @@ class SqliteDatabase:
         await asyncio.wrap_future(self._writer.submit(run))
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(asyncio.wrap_future(connection.close()) for connection in self._connections))
+        # One after another: only a connection that is alone in the end empties and removes the write-ahead log.
+        for connection in self._connections:
+            await asyncio.wrap_future(connection.close())
 
     def abandon(self) -> None:
         for connection in self._connections:
@@ -125,11 +127,17 @@ class _Connection:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
+        self._closed: Future[None] = Future()
         self._abandoned = False
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
         """Queue work for the thread."""
-        return self._submit(partial(self._run, work))
+        job: Future[T] = Future()
+        self._jobs.put(partial(self._run, job, work))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="store", daemon=True)
+            self._thread.start()
+        return job
 
     def transact(self, begin: str, work: Work[T], connection: sqlite3.Connection) -> T:
         """Run a unit of work in a transaction; called in the thread."""
@@ -147,9 +155,10 @@ class _Connection:
 
     def close(self) -> "Future[None]":
         """Finish the queued work, then close the connection and end the thread."""
-        closing = self._submit(self._close)
         self._jobs.put(None)
-        return closing
+        if self._thread is None and not self._closed.done():
+            self._closed.set_result(None)
+        return self._closed
 
     def abandon(self) -> None:
         """Interrupt the running statement, commit nothing any more, and close without waiting."""
@@ -160,46 +169,35 @@ class _Connection:
                 connection.interrupt()
         self.close()
 
-    def _submit(self, work: Callable[[], T]) -> "Future[T]":
-        job: Future[T] = Future()
-        self._jobs.put(partial(_complete, job, work))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="store", daemon=True)
-            self._thread.start()
-        return job
-
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
             # It may refer to megabytes of rows, which must not stay until the next job.
             del job
+        if self._connection is not None:
+            self._connection.close()
+        # Whoever waited may have given up.
+        if self._closed.set_running_or_notify_cancel():
+            self._closed.set_result(None)
 
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with translated_errors(FAILURES, bugs=BUGS, describe=_described):
-            self._raise_if_abandoned()
-            if self._connection is None:
-                self._connection = _connect(self._path)
-            return work(self._connection)
+    def _run(self, job: "Future[T]", work: Callable[[sqlite3.Connection], T]) -> None:
+        """Run the work of a job, unless it was cancelled while queued."""
+        if not job.set_running_or_notify_cancel():
+            return
+        try:
+            with translated_errors(FAILURES, bugs=BUGS, describe=_described):
+                self._raise_if_abandoned()
+                if self._connection is None:
+                    self._connection = _connect(self._path)
+                result = work(self._connection)
+        except BaseException as error:  # noqa: BLE001  # Raised again where the job is awaited.
+            job.set_exception(error)
+        else:
+            job.set_result(result)
 
     def _raise_if_abandoned(self) -> None:
         if self._abandoned:
             raise sqlite3.OperationalError("it took too long")
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-
-
-def _complete(job: "Future[T]", work: Callable[[], T]) -> None:
-    """Run the work of a job, unless it was cancelled while queued."""
-    if not job.set_running_or_notify_cancel():
-        return
-    try:
-        result = work()
-    except BaseException as error:  # noqa: BLE001  # Raised again where the job is awaited.
-        job.set_exception(error)
-    else:
-        job.set_result(result)
 
 
 def _described(error: Exception) -> str:
@@ -237,12 +235,9 @@ def _run_to_end(work: Awaitable[T]) -> T:
     raise RuntimeError("A unit of work awaits nothing but its statements.")
 
 
-def _named(values: Iterable[Value]) -> dict[str, Value]:
-    """Return values by the names that SQLite sees in `$1`, `$2` and so on."""
-    return {str(number): value for number, value in enumerate(values, start=1)}
-
-
-def _as_json(value: Value) -> Value:
-    """Return a value to bind; a list becomes JSON, for `json_each`."""
-    value = bound(value)
-    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
+def _named(values: Sequence[Value]) -> dict[str, Value]:
+    """Return values by the names that SQLite sees in `$1`, `$2` and so on; a list becomes JSON, for `json_each`."""
+    named = {str(number): bound(value) for number, value in enumerate(values, start=1)}
+    return {
+        name: msgspec.json.encode(value).decode() if isinstance(value, list) else value for name, value in named.items()
+    }

@@ -8,22 +8,21 @@ the outputs of its calls: the request that last gave it something to do has it.
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from turnbridge.codex.protocol import jsonrpc
-from turnbridge.trace.record import UNREADABLE, Direction, Kind, Phase
-from turnbridge.trace.trace import Moment, Trace, serving
+from turnbridge.trace.redaction import UNREADABLE
+from turnbridge.trace.trace import Line, Moment, RpcKind, Trace, serving
 
 K = TypeVar("K")
 V = TypeVar("V")
 
+# Far more threads, turns and open questions than an app-server has before it is replaced.
 MOST_REMEMBERED = 10_000
-"""Far more threads, turns and open questions than an app-server has before it is replaced."""
-
+# What is still to come of a turn that is interrupted belongs to the request that ran it, whoever interrupts it.
 GIVES_NOTHING_TO_DO = ("turn/interrupt", "interruptConversation")
-"""What is still to come of a turn that is interrupted belongs to the request that ran it, whoever interrupts it."""
 
 
 class _Ref(msgspec.Struct, frozen=True):
@@ -47,15 +46,15 @@ _place = msgspec.json.Decoder(_Place)
 class _Entry:
     """What is known of a message, or of the question that it answers."""
 
-    kind: Kind = "unreadable"
+    kind: RpcKind = "unreadable"
     method: str | None = None
     request_id: str | None = None
     thread_id: str | None = None
     turn_id: str | None = None
 
 
-class _Memory(OrderedDict[K, V], Generic[K, V]):
-    """Forgets the oldest."""
+class _Memory(OrderedDict[K, V]):
+    """A dictionary that forgets its oldest entries."""
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
@@ -78,24 +77,16 @@ class TracePipe:
     def sent(self, data: bytes) -> None:
         """Take a line to Codex."""
         ask = serving.get()
-        request_id = None if ask is None else ask()
-        self._trace.later(partial(self._note_sent, data.rstrip(b"\n"), request_id, self._trace.clock()), len(data))
+        note = partial(self._note, data.rstrip(b"\n"), self._trace.clock(), sent=True, request_id=ask and ask())
+        self._trace.later(note, len(data))
 
     def received(self, data: bytes) -> None:
         """Take what the pipe brought, in whatever pieces."""
         at = self._trace.clock()
         for line in self._lines.feed(data):
-            self._trace.later(partial(self._note_received, line, at), len(line))
+            self._trace.later(partial(self._note, line, at, sent=False), len(line))
 
     # From here on all is done in the thread of the trace.
-
-    def _note_sent(self, line: bytes, request_id: str | None, at: Moment) -> None:
-        entry = self._to_codex(_read(line), request_id)
-        phase: Phase = "backend_io" if entry.request_id is None else "backend_submission"
-        self._note(phase, "outbound", entry, line, at)
-
-    def _note_received(self, line: bytes, at: Moment) -> None:
-        self._note("backend_io", "inbound", self._from_codex(_read(line)), line, at)
 
     def _to_codex(self, message: jsonrpc.Incoming | None, request_id: str | None) -> _Entry:
         if message is None:
@@ -139,20 +130,25 @@ class TracePipe:
             if each is not None and entry.request_id is not None:
                 self._owners[each] = entry.request_id
 
-    def _note(self, phase: Phase, direction: Direction, entry: _Entry, line: bytes, at: Moment) -> None:
-        self._trace.note(
-            phase,
-            direction,
+    def _note(self, data: bytes, at: Moment, *, sent: bool, request_id: str | None = None) -> None:
+        message = _read(data)
+        entry = self._to_codex(message, request_id) if sent else self._from_codex(message)
+        payload = self._trace.redaction.body(data)
+        line = Line(
+            *at,
+            "backend_submission" if sent and entry.request_id is not None else "backend_io",
+            "outbound" if sent else "inbound",
             entry.kind,
-            self._trace.redaction.body(line),
-            at=at,
             request_id=entry.request_id,
             worker_pid=self._pid,
             thread_id=entry.thread_id,
             turn_id=entry.turn_id,
             method=entry.method,
-            size=len(line),
+            size=len(data),
+            cut=payload.cut,
+            payload=payload.raw,
         )
+        self._trace.note(line)
 
 
 def _read(line: bytes) -> jsonrpc.Incoming | None:
@@ -165,11 +161,11 @@ def _read(line: bytes) -> jsonrpc.Incoming | None:
 def _told(message: jsonrpc.Incoming, request_id: str | None) -> _Entry:
     """Return what a request or a notification says of itself."""
     thread_id, turn_id = _place_in(message.params)
-    kind: Kind = "rpc_notification" if message.id is None else "rpc_request"
+    kind: RpcKind = "rpc_notification" if message.id is None else "rpc_request"
     return _Entry(kind=kind, method=message.method, request_id=request_id, thread_id=thread_id, turn_id=turn_id)
 
 
-def _answer_kind(message: jsonrpc.Incoming) -> Kind:
+def _answer_kind(message: jsonrpc.Incoming) -> RpcKind:
     return "rpc_response" if message.error is None else "rpc_error"
 
 

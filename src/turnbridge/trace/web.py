@@ -1,4 +1,4 @@
-"""The client's wire: an ASGI layer that writes down each request, and each piece of its answer as it leaves."""
+"""The client's wire: an ASGI layer that traces each request, and each piece of its answer as it leaves."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -6,11 +6,10 @@ from functools import partial
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnbridge.trace.record import Kind, Payload
-from turnbridge.trace.trace import NOTHING, Moment, Trace, serving
+from turnbridge.trace.trace import HttpKind, Line, Moment, Trace, serving
 from turnbridge.turn.items import JsonObject
 
-EVENT_STREAM = b"text/event-stream"
+EVENT_STREAM = "text/event-stream"
 
 
 class TraceHttp:
@@ -61,26 +60,22 @@ class _Exchange:
         self.request_id = request_id
 
     def received(self, message: Message) -> None:
-        """Take what the client sent; the request is written down when it is whole."""
+        """Take what the client sent; the request is written when it is whole."""
         if message["type"] == "http.request":
             self._asked.append(message.get("body", b""))
             if not message.get("more_body", False):
                 self._tell_request()
         elif not self._complete:
             self._tell_request()
-            note = partial(self._trace.note, "http_ingress", "inbound", "disconnect")
-            self._trace.later(partial(note, at=self._trace.clock(), request_id=self.request_id()))
+            self._tell("disconnect")
 
     def sent(self, message: Message) -> None:
         """Take what the client is sent."""
         if message["type"] == "http.response.start":
             self._tell_request()
-            head: JsonObject = {"status": message["status"], "headers": _headers(message.get("headers", ()))}
-            self._streams = any(
-                name.lower() == b"content-type" and value.startswith(EVENT_STREAM)
-                for name, value in message.get("headers", ())
-            )
-            self._tell_answer("response", lambda: self._trace.redaction.value(head))
+            headers = _headers(message.get("headers", ()))
+            self._streams = str(headers.get("content-type", "")).startswith(EVENT_STREAM)
+            self._tell("response", msgspec.json.encode({"status": message["status"], "headers": headers}))
         elif message["type"] == "http.response.body":
             self._answered += message.get("body", b"")
             self._complete = not message.get("more_body", False)
@@ -90,11 +85,11 @@ class _Exchange:
                 self._tell_body()
 
     def ended(self) -> None:
-        """Write down what has not been told yet: the request of an answer that did not need to read it, and a break."""
+        """Write what is left: the request of an answer that did not need to read it, and a break."""
         self._tell_request()
         if not self._complete:
             self._tell_body()
-            self._tell_answer("aborted")
+            self._tell("aborted")
 
     def _tell_request(self) -> None:
         if self._told:
@@ -104,55 +99,59 @@ class _Exchange:
         size = sum(map(len, asked))
         self._trace.later(partial(self._note_request, asked, size, self.request_id()), size)
 
-    def _note_request(self, asked: list[bytes], size: int, request_id: str) -> None:
-        scope, redaction = self._scope, self._trace.redaction
-        body = redaction.body(b"".join(asked)) if size else NOTHING
-        shown: dict[str, object] = {"headers": redaction.clean(_headers(scope["headers"])), "body": body.raw}
-        if scope["query_string"]:
-            shown["query"] = redaction.text(scope["query_string"].decode("latin-1"))
-        self._trace.note(
-            "http_ingress",
-            "inbound",
-            "request",
-            Payload(raw=msgspec.Raw(msgspec.json.encode(shown)), cut=body.cut),
-            at=self._began,
-            request_id=request_id,
-            method=f"{scope['method']} {scope['path']}",
-            size=size,
-        )
-
     def _tell_frames(self) -> None:
         *frames, rest = bytes(self._answered).split(b"\n\n")
         self._answered = bytearray(rest)
-        if self._complete and rest:
-            frames.append(rest)
-            self._answered.clear()
         for frame in frames:
-            self._trace.later(partial(self._note_frame, frame, self.request_id(), self._trace.clock()), len(frame))
+            self._tell("sse", frame)
+        if self._complete:
+            self._tell_body("sse")
 
-    def _note_frame(self, frame: bytes, request_id: str, at: Moment) -> None:
-        name, data = _parsed(frame)
-        payload, size = self._trace.redaction.body(data), len(frame)
-        self._trace.note(
-            "client_egress", "outbound", "sse", payload, at=at, request_id=request_id, size=size, method=name
-        )
-
-    def _tell_body(self) -> None:
+    def _tell_body(self, kind: HttpKind = "body") -> None:
         if self._answered:
             data = bytes(self._answered)
             self._answered.clear()
-            self._tell_answer("body", lambda: self._trace.redaction.body(data), size=len(data))
+            self._tell(kind, data)
 
-    def _tell_answer(
-        self, kind: Kind, payload: Callable[[], Payload] = lambda: NOTHING, *, size: int | None = None
-    ) -> None:
-        at, request_id = self._trace.clock(), self.request_id()
-        self._trace.later(
-            lambda: self._trace.note(
-                "client_egress", "outbound", kind, payload(), at=at, request_id=request_id, size=size
-            ),
-            size or 0,
+    def _tell(self, kind: HttpKind, data: bytes = b"null") -> None:
+        self._trace.later(partial(self._note, kind, data, self.request_id(), self._trace.clock()), len(data))
+
+    # From here on all is done in the thread of the trace.
+
+    def _note_request(self, asked: list[bytes], size: int, request_id: str) -> None:
+        scope, redaction = self._scope, self._trace.redaction
+        body = redaction.body(b"".join(asked)) if size else None
+        shown: dict[str, object] = {"headers": redaction.clean(_headers(scope["headers"])), "body": body and body.raw}
+        if scope["query_string"]:
+            shown["query"] = redaction.text(scope["query_string"].decode("latin-1"))
+        line = Line(
+            *self._began,
+            "http_ingress",
+            "inbound",
+            "request",
+            request_id=request_id,
+            method=f"{scope['method']} {scope['path']}",
+            size=size,
+            cut=body is not None and body.cut,
+            payload=msgspec.Raw(msgspec.json.encode(shown)),
         )
+        self._trace.note(line)
+
+    def _note(self, kind: HttpKind, data: bytes, request_id: str, at: Moment) -> None:
+        name, body = _parsed(data) if kind == "sse" else (None, data)
+        payload = self._trace.redaction.body(body)
+        line = Line(
+            *at,
+            "http_ingress" if kind == "disconnect" else "client_egress",
+            "inbound" if kind == "disconnect" else "outbound",
+            kind,
+            request_id=request_id,
+            method=name,
+            size=len(data) if kind in ("sse", "body") else None,
+            cut=payload.cut,
+            payload=payload.raw,
+        )
+        self._trace.note(line)
 
 
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> JsonObject:

@@ -1,32 +1,5 @@
 """What can go wrong with a turn, and whose fault it is.
 
-GatewayError
-├── RequestError            the client's request cannot be served as it stands
-│   ├── InvalidRequest      a field is wrong, missing or cannot be carried
-│   ├── RequestTooLarge     the body exceeds the limit
-│   ├── HeadersTooLarge     the target and the headers exceed the limit
-│   ├── RequestTimeout      the body stopped coming
-│   ├── ModelNotFound       no such model
-│   ├── NotFound            no such route or object
-│   ├── MethodNotAllowed    the route exists, the verb does not
-│   ├── WebSocketNotServed  the route is served over HTTP only
-│   ├── InvalidApiKey       the gateway's own key is missing or wrong
-│   ├── Forbidden           the page or the machine that asks may not have this
-│   ├── ContextTooLong      the input exceeds the model's context window
-│   └── PolicyRefusal       the provider refuses the content
-├── LoginRequired           Codex itself is not logged in, or its login was rejected
-├── RateLimited             too fast: try again later
-├── QuotaExhausted          the plan or budget is used up
-├── OutputRejected          the model's answer does not meet what the client asked for
-├── UpstreamFailed          the provider failed
-│   └── UpstreamOverloaded  the provider is at capacity
-├── BackendUnavailable      no Codex process can take the turn
-│   ├── BackendLost         the one that ran it is gone
-│   └── GatewayOverloaded   the gateway has no room for another connection or body
-├── CodexActed              Codex did something on the gateway's host by itself
-├── TurnTimeout             the turn took longer than it may
-└── InternalFault           our own defect
-
 No HTTP number stands here: `api.shared.errors` holds the one table that turns these into statuses.
 """
 

@@ -48,7 +48,7 @@ class FairShares(Generic[K]):
         """Return the next entry to evict, as long as there is too much."""
         if self._most_bytes is not None and self._bytes.total() > self._most_bytes:
             return self._oldest(max(self._held, key=self._bytes.__getitem__))
-        return self._oldest(self.richest()) if len(self) > self._most else None
+        return self._oldest(self.richest()) if len(self._owners) > self._most else None
 
     def richest(self) -> str:
         """Return the client that has most entries; there must be one."""

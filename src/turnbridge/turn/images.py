@@ -1,4 +1,4 @@
-"""The type and the number of pixels of an image, read from its first bytes."""
+"""The type and the size of an image, read from its first bytes."""
 
 IMAGE_SIZE_LIMIT = 20 * 1024 * 1024
 """Bytes of one image. Larger ones gain nothing, since the provider scales them down, and take memory here."""
@@ -43,14 +43,20 @@ def image_type(data: bytes) -> str | None:
 
 def image_pixels(data: bytes) -> float:
     """Return the number of pixels by the header: 0 if it is truncated, `UNKNOWN_PIXELS` if it is not found."""
+    size = image_size(data)
+    return UNKNOWN_PIXELS if size is None else size[0] * size[1]
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Return the width and height by the header: zeros if it is truncated, None if it is not found."""
     kind = image_type(data)
     if kind == "image/png":
-        return _big(data[16:20]) * _big(data[20:24])
+        return _big(data[16:20]), _big(data[20:24])
     if kind == "image/gif":
-        return _little(data[6:8]) * _little(data[8:10])
+        return _little(data[6:8]), _little(data[8:10])
     if kind == "image/webp":
-        return _webp_pixels(data)
-    return _jpeg_pixels(data)
+        return _webp_size(data)
+    return _jpeg_size(data)
 
 
 def excess_of_pixels(pixels: float) -> str | None:
@@ -62,31 +68,31 @@ def excess_of_pixels(pixels: float) -> str | None:
     return f"An image may have at most {most}; this one {found}. Send a smaller one."
 
 
-def _webp_pixels(data: bytes) -> int:
+def _webp_size(data: bytes) -> tuple[int, int]:
     form = data[12:16]
     if form == b"VP8X":
-        return (_little(data[24:27]) + 1) * (_little(data[27:30]) + 1)
+        return _little(data[24:27]) + 1, _little(data[27:30]) + 1
     if form == b"VP8L":
         sizes = _little(data[21:25])
-        return ((sizes & 0x3FFF) + 1) * ((sizes >> 14 & 0x3FFF) + 1)
-    return (_little(data[26:28]) & 0x3FFF) * (_little(data[28:30]) & 0x3FFF)
+        return (sizes & 0x3FFF) + 1, (sizes >> 14 & 0x3FFF) + 1
+    return _little(data[26:28]) & 0x3FFF, _little(data[28:30]) & 0x3FFF
 
 
-def _jpeg_pixels(data: bytes) -> float:
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     place = 2
     for _ in range(_MOST_SEGMENTS):
         if len(data) < place + _JPEG_FRAME_BYTES:
-            return 0
+            return 0, 0
         if data[place] != 0xFF:
-            return UNKNOWN_PIXELS
+            return None
         marker = data[place + 1]
         if marker in _FRAMES:
-            return _big(data[place + 5 : place + 7]) * _big(data[place + 7 : place + 9])
+            return _big(data[place + 7 : place + 9]), _big(data[place + 5 : place + 7])
         if marker == 0xFF:
             place += 1  # Padding.
         else:
             place += 2 + _big(data[place + 2 : place + 4])
-    return UNKNOWN_PIXELS
+    return None
 
 
 def _big(data: bytes) -> int:

@@ -22,14 +22,14 @@ MAX_SIMPLE_VALUES = 2000
 MAX_SIMPLE_LEVELS = 32
 
 # The keywords that hold schemas: one, several by name, or several in a list.
-_HOLDERS: dict[str, type] = {
+HOLDERS: dict[str, type] = {
     **dict.fromkeys(("items", "additionalProperties"), object),
     **dict.fromkeys(("properties", "$defs", "definitions"), dict),
     **dict.fromkeys(("anyOf", "oneOf", "allOf"), list),
 }
 # The keywords of a simple schema: beside those that hold schemas, those that constrain one value or only describe it.
 _KNOWN = frozenset(
-    {"$schema", *(_HOLDERS.keys() - {"$defs", "definitions"})}
+    {"$schema", *(HOLDERS.keys() - {"$defs", "definitions"})}
     | {"type", "enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
     | {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
     | {"title", "description", "default", "examples", "format", "deprecated", "readOnly", "writeOnly", "$comment"}
@@ -40,6 +40,16 @@ _DIALECTS = (
     "https://json-schema.org/draft/2019-09/schema",
     "https://json-schema.org/draft/2020-12/schema",
 )
+
+
+def as_object(value: Json) -> JsonObject:
+    """Return a value that should be an object; an empty one for any other."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Json) -> list[Json]:
+    """Return a value that should be a list; an empty one for any other."""
+    return value if isinstance(value, list) else []
 
 
 def layers(value: Json) -> Iterator[list[Json]]:
@@ -73,7 +83,7 @@ def unreadable(value: Json) -> str | None:
 def subschemas(schema: JsonObject, keywords: Iterable[str]) -> Iterator[tuple[tuple[str, ...], Json]]:
     """Yield the schemas directly inside one, each with the steps that lead to it, in the order of `keywords`."""
     for keyword in keywords:
-        held, holder = schema.get(keyword), _HOLDERS[keyword]
+        held, holder = schema.get(keyword), HOLDERS[keyword]
         if holder is object and keyword in schema:
             yield (keyword,), held
         elif holder is dict and isinstance(held, dict):
@@ -82,12 +92,17 @@ def subschemas(schema: JsonObject, keywords: Iterable[str]) -> Iterator[tuple[tu
             yield from (((keyword, str(index)), inner) for index, inner in enumerate(held))
 
 
+def reference_steps(reference: Json) -> list[str] | None:
+    """Return the keys and places that lead to what a `$ref` into the schema itself points to; None for any other."""
+    start, *steps = unquote(reference).split("/") if isinstance(reference, str) else [""]
+    return [step.replace("~1", "/").replace("~0", "~") for step in steps] if start == "#" else None
+
+
 def resolve_reference(root: JsonObject, reference: str) -> Json:
     """Return what a `$ref` into the schema itself points to; None for any other."""
-    start, *steps = unquote(reference).split("/")
-    found: Json = root if start == "#" else None
-    for step in steps:
-        key = step.replace("~1", "/").replace("~0", "~")
+    steps = reference_steps(reference)
+    found: Json = None if steps is None else root
+    for key in steps or ():
         if isinstance(found, dict):
             found = found.get(key)
         elif isinstance(found, list) and re.fullmatch("[0-9]{1,6}", key) and int(key) < len(found):
@@ -108,8 +123,8 @@ def simple_size(schema: Json) -> int | None:
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict) and _KNOWN.issuperset(one) and one.get("$schema", _DIALECTS[0]) in _DIALECTS:
-            holders = [keyword for keyword in one if keyword in _HOLDERS]
-            if not all(isinstance(one[keyword], _HOLDERS[keyword]) for keyword in holders):
+            holders = [keyword for keyword in one if keyword in HOLDERS]
+            if not all(isinstance(one[keyword], HOLDERS[keyword]) for keyword in holders):
                 return None
             waiting += [inner for _, inner in subschemas(one, holders)]
         elif not isinstance(one, bool):

@@ -1,10 +1,11 @@
 """The request for one turn, independent of the API that it came through."""
 
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from turnbridge.turn.items import Item, JsonObject
+from turnbridge.turn.items import NO_NAMESPACE, Item, JsonObject
 
 # Formats are tagged, so that their JSON differs, too.
 
@@ -32,6 +33,20 @@ class JsonOfSchema(Struct, frozen=True, kw_only=True, tag=True):
 OutputFormat: TypeAlias = PlainText | AnyJsonObject | JsonOfSchema
 
 
+ToolKind: TypeAlias = Literal["function", "custom", "tool_search"]
+"""What a tool is to its client; to the model all of them are functions."""
+
+# A namespace, if it is one, and the name of a function in it.
+ToolKey: TypeAlias = tuple[str | None, str]
+
+
+class Namespace(Struct, frozen=True, kw_only=True):
+    """A group of tools; two groups may have functions of the same name."""
+
+    name: str
+    description: str
+
+
 class Tool(Struct, frozen=True, kw_only=True):
     """A client function that the model may call."""
 
@@ -40,6 +55,23 @@ class Tool(Struct, frozen=True, kw_only=True):
     parameters: JsonObject
     strict: bool = False
     """Whether the client relies on arguments that conform to `parameters`."""
+    namespace: Namespace | None = None
+    kind: ToolKind = "function"
+
+    @property
+    def key(self) -> ToolKey:
+        """Return what calls of it have in common."""
+        return tool_key(self.name, self.namespace.name if self.namespace is not None else None)
+
+
+def tool_key(name: str, namespace: str | None) -> ToolKey:
+    """Return the key of a tool that is called by this name, in this namespace."""
+    return None if namespace in NO_NAMESPACE else namespace, name
+
+
+def by_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
+    """Return tools by their key."""
+    return {tool.key: tool for tool in tools}
 
 
 class WebSearch(Struct, frozen=True, kw_only=True):

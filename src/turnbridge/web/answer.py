@@ -15,9 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from turnbridge.api.shared import sse
 from turnbridge.engine.run import Run
-from turnbridge.web.disconnect import Exchange
 from turnbridge.web.http import encoded, wants_no_keepalive
-from turnbridge.web.middleware.access_log import RequestContext, context_of
+from turnbridge.web.middleware.observability import context_of
 
 # How long the request waited for its turn.
 QUEUED_HEADER = "x-turnbridge-queued-ms"
@@ -78,78 +77,79 @@ class Answer:
         self._finish = finish
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, unless the client disconnects first."""
-        context, outlet, exchange = context_of(scope), _Outlet(send), Exchange(receive)
+        """Answer, unless the client disconnects first; then note in the log line what the answer cost."""
+        context, outlet = context_of(scope), _Outlet(send)
+        answering = asyncio.create_task(self._stream(outlet) if self._streamed else self._whole(outlet))
         try:
-            with Delayed(self._timing.whole_s, partial(_cancel_if_stalled, exchange, outlet)):
-                await exchange.serve(self._answer(outlet))
+            with Delayed(self._timing.whole_s, partial(_cancel_if_stalled, answering, outlet)):
+                await serve_until_disconnect(receive, answering)
         finally:
-            _record(context, self._run)
+            context.usage, failure = self._run.encoder.usage, self._run.encoder.failure
+            if failure is not None:
+                context.error_code = failure.error.error_code
+            for served in self._run.served.values():
+                context.served_by = served.thread
 
-    async def _answer(self, outlet: "_Outlet") -> None:
-        async with aclosing(self._run.frames()) as source:
-            await anext(source)
-            self._headers[QUEUED_HEADER] = str(round((self._run.queued_s or 0.0) * 1000))
-            undecided = partial(self._is_undecided, outlet)
-            with Delayed(self._first_keepalive_s(), partial(self._keep_alive, outlet), postponed=undecided):
-                await (self._stream(source, outlet) if self._streamed else self._whole(source, outlet))
+    async def _whole(self, outlet: "_Outlet") -> None:
+        run, encoder, interval = self._run, self._run.encoder, self._timing.keepalive_s
+        blanks_after_s = None if interval is None else interval * INTERVALS_BEFORE_BLANKS
+        async with aclosing(run.frames()) as source:
+            await self._admitted(source)
+            with Delayed(
+                blanks_after_s,
+                partial(self._send_blanks, outlet),
+                # A model that never will send anything cannot be told from one that is slow.
+                postponed=lambda: not outlet.started and (run.undecided or not run.heard),
+            ):
+                async for _ in source:
+                    if encoder.failure is not None:
+                        raise encoder.failure.error
+                if self._finish is not None:
+                    await self._finish()
+                body = msgspec.json.encode(encoder.whole())
+                usage = "estimated" if encoder.usage.estimated else "exact"
+                head = {"content-type": "application/json", "content-length": str(len(body)), sse.USAGE_HEADER: usage}
+                await outlet.start({**head, **self._headers, **self._how_served()})
+                await outlet.end(body)
 
-    def _first_keepalive_s(self) -> float | None:
-        """Return when the first keepalive is due: for a whole answer later, since it costs it its status."""
-        interval = self._timing.keepalive_s
-        return interval if interval is None or self._streamed else interval * INTERVALS_BEFORE_BLANKS
-
-    def _is_undecided(self, outlet: "_Outlet") -> bool:
-        """Tell whether the answer has no status yet, and should keep it for an error that may come.
-
-        That is while Codex retries the provider; and for a whole answer until the model has sent anything, since one
-        that never will cannot be told from one that is slow.
-        """
-        if outlet.started:
-            return False
-        return self._run.undecided or not (self._streamed or self._run.heard)
-
-    async def _keep_alive(self, outlet: "_Outlet") -> None:
-        interval = self._timing.keepalive_s or 0.0
-        if self._streamed:
-            await outlet.keep_alive(interval, self._run.encoder.keepalive)
-        await outlet.start({"content-type": "application/json", **self._headers})
-        await outlet.keep_alive(interval, lambda: BLANK)
-
-    async def _whole(self, source: AsyncGenerator[bytes, None], outlet: "_Outlet") -> None:
-        encoder = self._run.encoder
-        async for _ in source:
-            if encoder.failure is not None:
-                raise encoder.failure.error
-        if self._finish is not None:
-            await self._finish()
-        body = msgspec.json.encode(encoder.whole())
-        usage = "estimated" if encoder.usage.estimated else "exact"
-        head = {"content-type": "application/json", "content-length": str(len(body)), sse.USAGE_HEADER: usage}
-        await outlet.start({**head, **self._headers, **self._how_served()})
-        await outlet.end(body)
-
-    async def _stream(self, source: AsyncGenerator[bytes, None], outlet: "_Outlet") -> None:
+    async def _stream(self, outlet: "_Outlet") -> None:
         """Hold the headers back until there is output, so that a failure before it is an HTTP status."""
-        run, undecided = self._run, partial(self._is_undecided, outlet)
-        with Delayed(self._timing.hold_s, partial(self._open, outlet), postponed=undecided) as early:
-            async for frames in source:
-                self._held += frames
-                if run.has_output:
-                    break
-            await early.settled()
-        if run.encoder.failure is not None and not outlet.started:
-            raise run.encoder.failure.error
-        notes = await self._start(outlet)
-        last = await self._say(outlet, notes + self._held)
-        self._held = b""
-        async for frames in source:
-            last = await self._say(outlet, frames)
-        if self._finish is not None:
-            await self._finish()
-        if run.encoder.usage.estimated:
-            last += sse.comment(f"{sse.USAGE_HEADER}: estimated")
-        await outlet.end(last + self._untold() + run.encoder.closing())
+        run, encoder, interval = self._run, self._run.encoder, self._timing.keepalive_s
+        keep_alive = partial(outlet.keep_alive, interval or 0.0, encoder.keepalive)
+
+        def undecided() -> bool:
+            """Tell whether the status is kept for an error that may come, while Codex retries the provider."""
+            return not outlet.started and run.undecided
+
+        async with aclosing(run.frames()) as source:
+            await self._admitted(source)
+            with Delayed(interval, keep_alive, postponed=undecided):
+                with Delayed(self._timing.hold_s, partial(self._open, outlet), postponed=undecided) as early:
+                    async for frames in source:
+                        self._held += frames
+                        if run.has_output:
+                            break
+                    await early.settled()
+                if encoder.failure is not None and not outlet.started:
+                    raise encoder.failure.error
+                notes = await self._start(outlet)
+                last = await self._say(outlet, notes + self._held)
+                self._held = b""
+                async for frames in source:
+                    last = await self._say(outlet, frames)
+                if self._finish is not None:
+                    await self._finish()
+                if encoder.usage.estimated:
+                    last += sse.comment(f"{sse.USAGE_HEADER}: estimated")
+                await outlet.end(last + self._untold() + encoder.closing())
+
+    async def _admitted(self, source: AsyncGenerator[bytes, None]) -> None:
+        await anext(source)
+        self._headers[QUEUED_HEADER] = str(round((self._run.queued_s or 0.0) * 1000))
+
+    async def _send_blanks(self, outlet: "_Outlet") -> None:
+        await outlet.start({"content-type": "application/json", **self._headers})
+        await outlet.keep_alive(self._timing.keepalive_s or 0.0, lambda: BLANK)
 
     async def _open(self, outlet: "_Outlet") -> None:
         """Send the headers before there is any output."""
@@ -203,7 +203,7 @@ class Followed:
         """Send the frames until they end or the client disconnects."""
         context_of(scope).stream = True
         interval = None if wants_no_keepalive(scope) else self._keepalive_s
-        await Exchange(receive).serve(self._send(_Outlet(send), interval))
+        await serve_until_disconnect(receive, self._send(_Outlet(send), interval))
 
     async def _send(self, outlet: "_Outlet", interval: float | None) -> None:
         await outlet.start(self._headers)
@@ -259,6 +259,41 @@ class _Outlet:
             await asyncio.sleep(interval - min(silent, interval / 2))
 
 
+async def serve_until_disconnect(receive: Receive, answer: Awaitable[None]) -> None:
+    """Run an answer and raise what it raises; cancel it if the client disconnects first.
+
+    The answer has a task of its own, while this one listens: every delta resumes the whole stack of its task, and
+    around a request there is a deep one.
+    """
+    listening = asyncio.current_task()
+    if listening is None:
+        raise AssertionError("Requests are served in a task.")
+    cancelled_before = listening.cancelling()
+    answering = asyncio.ensure_future(answer)
+    awaited, done = True, False
+
+    def stop_listening(_: object) -> None:
+        nonlocal done
+        if awaited:
+            done = True
+            listening.cancel()
+
+    answering.add_done_callback(stop_listening)
+    try:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+    except asyncio.CancelledError:
+        if not done or listening.uncancel() > cancelled_before:
+            raise
+    finally:
+        awaited = False
+        if not answering.done():
+            answering.cancel()
+            await asyncio.wait((answering,))
+    if not answering.cancelled():
+        answering.result()
+
+
 class Delayed:
     """A block beside which some work begins after a delay, and is cancelled when the block is over.
 
@@ -287,19 +322,17 @@ class Delayed:
 
     def __exit__(self, *_: object) -> None:
         """Cancel the work, whether it has begun or not."""
-        self._stop_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._working is not None:
             self._working.cancel()
 
     async def settled(self) -> None:
         """Let the work begin no more; if it has begun, wait for its end."""
-        self._stop_timer()
-        if self._working is not None:
-            await self._working
-
-    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._working is not None:
+            await self._working
 
     def _begin(self) -> None:
         if self._postponed():
@@ -308,21 +341,10 @@ class Delayed:
         self._working = asyncio.ensure_future(self._work())
 
 
-async def _cancel_if_stalled(exchange: Exchange, outlet: _Outlet) -> None:
+async def _cancel_if_stalled(answering: "asyncio.Task[None]", outlet: _Outlet) -> None:
     """Disconnect a client that has stopped reading, once it has had all the time that a turn may take."""
     while True:
         if outlet.busy:
-            exchange.cancel()
+            answering.cancel()
             return
         await asyncio.sleep(STALL_CHECK_S)
-
-
-def _record(context: RequestContext, run: Run) -> None:
-    """Note in the log line what an answer cost, and how it was served."""
-    usage, failure = run.encoder.usage, run.encoder.failure
-    context.input_tokens, context.cached_tokens = usage.input, usage.cached
-    context.output_tokens, context.reasoning_tokens = usage.output, usage.reasoning
-    if failure is not None:
-        context.error_code = failure.error.error_code
-    for served in run.served.values():
-        context.served_by = served.thread

@@ -1,21 +1,40 @@
-"""Request bodies: the memory that they share while they are received, and parsing large ones off the event loop."""
+"""Request bodies: received within limits of size, time and shared memory, and parsed off the event loop if large."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
 
 from turnbridge.api.shared.body_budget import check_body
 from turnbridge.api.shared.validation import parse_body
-from turnbridge.turn.errors import GatewayOverloaded
+from turnbridge.turn.errors import GatewayOverloaded, InvalidRequest, RequestTimeout, RequestTooLarge
 from turnbridge.turn.items import JsonObject
+from turnbridge.web.http import header_value
+from turnbridge.web.middleware.observability import RequestContext, context_of
+
+BYTES_PER_MB = 1024 * 1024
+
+BODY_SILENCE_S = 60
+"""How long a body may stop coming. A network that stalls has recovered by then, or its client has given up."""
 
 MOST_BYTES = 256 * 1024 * 1024
 """Sixteen of the largest bodies that are allowed by default, or thousands of ordinary ones, within the same moment."""
 
 SLOW_S = 60.0
 """A body that has taken this long is the first to be rejected when memory is short."""
+
+LARGE_BODY_BYTES = 128 * 1024
+"""What is smaller is read within ten milliseconds, whatever it holds; to use a thread takes a tenth of one."""
+
+T = TypeVar("T")
+
+# One for all: each step of another one would keep the interpreter's lock from the event loop for longer.
+_thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
 
 
 class Upload:
@@ -37,7 +56,7 @@ class Upload:
 class Uploads:
     """Counts the bytes of bodies. When they are too many, the client that holds most of them loses its oldest body."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._size = 0
         self._of_client: dict[str, OrderedDict[Upload, None]] = {}
@@ -60,7 +79,7 @@ class Uploads:
             oldest = next(iter(largest))
             age_s = asyncio.get_running_loop().time() - oldest.began_at
             if oldest is upload or (oldest.client == upload.client and age_s < SLOW_S):
-                raise overloaded()
+                raise _overloaded()
             oldest.reject()
             self.end(oldest)
 
@@ -75,8 +94,7 @@ class Uploads:
             del self._of_client[upload.client]
 
 
-def overloaded() -> GatewayOverloaded:
-    """Return what the client of a rejected body is told."""
+def _overloaded() -> GatewayOverloaded:
     return GatewayOverloaded("Too many request bodies are being received. Try again in a moment.", retry_after=1)
 
 
@@ -84,13 +102,63 @@ def _size_of(bodies: OrderedDict[Upload, None]) -> int:
     return sum(body.size for body in bodies)
 
 
-T = TypeVar("T")
+class Bodies:
+    """Receives the bodies of all requests."""
 
-LARGE_BODY_BYTES = 128 * 1024
-"""What is smaller is read within ten milliseconds, whatever it holds; to use a thread takes a tenth of one."""
+    def __init__(self, limit_bytes: int, *, most_bytes: int = MOST_BYTES) -> None:
+        """`limit_bytes` is the size of the largest body; `most_bytes` that of all together that are on their way."""
+        self.limit_bytes = limit_bytes
+        self._uploads = Uploads(most_bytes)
 
-# One for all: each step of another one would keep the interpreter's lock from the event loop for longer.
-_thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+    async def read(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the request's body; raise Starlette's `ClientDisconnect` if the client leaves before its end."""
+        encoding = (header_value(scope, b"content-encoding") or b"identity").decode("latin-1").strip().lower()
+        if encoding != "identity":
+            raise InvalidRequest(
+                f"A body with 'Content-Encoding: {encoding}' cannot be read here. Send it uncompressed.",
+                code="unsupported_content_encoding",
+            )
+        announced = header_value(scope, b"content-length") or b""
+        if announced.isdigit() and int(announced) > self.limit_bytes:
+            raise self._too_large()
+        return b"".join(await self._chunks(context_of(scope), receive))
+
+    async def _chunks(self, context: RequestContext, receive: Receive) -> list[bytes]:
+        """Return the pieces of a body; refuse one that stops coming, however slowly it came before."""
+        chunks: list[bytes] = []
+        size = 0
+        upload: Upload | None = None
+        try:
+            async with asyncio.timeout(BODY_SILENCE_S) as patience:
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    chunk: bytes = message.get("body", b"")
+                    size += len(chunk)
+                    if size > self.limit_bytes:
+                        raise self._too_large()
+                    chunks.append(chunk)
+                    if not message.get("more_body", False):
+                        return chunks
+                    if upload is None:
+                        upload = self._uploads.begin("" if context.client is None else context.client.name, patience)
+                    self._uploads.add(upload, len(chunk))
+                    patience.reschedule(asyncio.get_running_loop().time() + BODY_SILENCE_S)
+        except TimeoutError:
+            if upload is not None and upload.rejected:
+                raise _overloaded() from None
+            silence = f"{BODY_SILENCE_S:g} seconds have passed without a byte of it"
+            raise RequestTimeout(f"The request's body stopped coming: {silence}. Try again.") from None
+        finally:
+            if upload is not None:
+                self._uploads.end(upload)
+
+    def _too_large(self) -> RequestTooLarge:
+        return RequestTooLarge(
+            f"The request body is larger than the {self.limit_bytes / BYTES_PER_MB:g} MB that this server takes. "
+            "Send less, or raise PROXY_MAX_BODY_MB on the server."
+        )
 
 
 async def beside(work: Callable[[], T], *, large: bool) -> T:
@@ -102,15 +170,12 @@ async def beside(work: Callable[[], T], *, large: bool) -> T:
 
 async def parsed(body: bytes) -> JsonObject:
     """Return the request's JSON object."""
-    return await beside(lambda: _parsed(body), large=is_large(body))
+    if not is_large(body):
+        return parse_body(body)
+    await beside(partial(check_body, body), large=True)
+    return await beside(partial(parse_body, body), large=True)
 
 
 def is_large(body: bytes) -> bool:
     """Tell whether what goes through a whole body takes long."""
     return len(body) > LARGE_BODY_BYTES
-
-
-def _parsed(body: bytes) -> JsonObject:
-    if is_large(body):
-        check_body(body)
-    return parse_body(body)

@@ -108,6 +108,25 @@ MESSAGES: list[tuple[list[JsonObject], list[Item]]] = [
     ([HELLO, CALLS, RETURN], [HI, CALL, FunctionCallOutput(call_id="call_1", output="42")]),
     (
         [
+            {
+                **CALLS,
+                "tool_calls": [
+                    {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+                    {"id": "call_2", "type": "custom", "custom": {"name": "sql", "input": 'SELECT "ü"'}},
+                ],
+            },
+            {**RETURN, "tool_call_id": "call_2", "content": "none"},
+            RETURN,
+        ],
+        [
+            CALL,
+            FunctionCall(call_id="call_2", name="sql", arguments='{"input":"SELECT \\"ü\\""}', custom=True),
+            FunctionCallOutput(call_id="call_2", output="none", custom=True),
+            FunctionCallOutput(call_id="call_1", output="42"),
+        ],
+    ),
+    (
+        [
             {**CALLS, "content": "I add."},
             {**RETURN, "content": [{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]},
         ],
@@ -218,7 +237,12 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"messages": [CALLS, {**RETURN, "content": None}]}, "missing_required_parameter", "messages[1].content"),
     ({"messages": [{"role": "function", "name": "add", "content": "42"}]}, None, "messages[0]"),
     (
-        {"messages": [{**CALLS, "tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "n", "input": "x"}}]}]},
+        {"messages": [{**CALLS, "tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "n"}}]}]},
+        "missing_required_parameter",
+        "messages[0].tool_calls[0].custom.input",
+    ),
+    (
+        {"messages": [{**CALLS, "tool_calls": [{"id": "a", "type": "gesture"}]}]},
         "unsupported_item",
         "messages[0].tool_calls[0].type",
     ),
@@ -268,6 +292,7 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
 ]
 
 
+@pytest.mark.promise("items.shapes.chat")
 @pytest.mark.parametrize(("messages", "expected"), MESSAGES)
 def test_every_shape_of_message_means_what_it_says(messages: list[Json], expected: list[Item]) -> None:
     for message in messages:
@@ -275,11 +300,13 @@ def test_every_shape_of_message_means_what_it_says(messages: list[Json], expecte
     assert exact(decode({"model": "gpt-5.5", "messages": messages}).turn.items) == exact(expected)
 
 
+@pytest.mark.promise("parameters.ignored")
 @pytest.mark.parametrize(("wishes", "expected"), WISHES)
 def test_every_wish_reaches_the_turn_or_is_named_as_ignored(wishes: JsonObject, expected: TurnRequest) -> None:
     assert decode({"model": "gpt-5.5", "messages": [HELLO], **wishes}).turn == expected
 
 
+@pytest.mark.promise("parameters.logprobs")
 @pytest.mark.parametrize(("wrong", "code", "param"), BAD_REQUESTS)
 def test_a_bad_request_is_refused_by_code_and_place(wrong: JsonObject, code: str | None, param: str | None) -> None:
     with pytest.raises(InvalidRequest) as caught:

@@ -103,6 +103,7 @@ TYPICAL = one(
 )
 
 
+@pytest.mark.promise("streaming.chat.order")
 def test_a_typical_turn_is_told_chunk_by_chunk() -> None:
     made = encoder()
     assert encoded(made, TYPICAL) == [
@@ -126,11 +127,16 @@ def test_a_typical_turn_is_told_chunk_by_chunk() -> None:
             {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "now", "arguments": ""}}]},
         ),
         ({"functions": [{"name": "now"}]}, {"function_call": {"name": "now", "arguments": ""}}),
+        (
+            {"tools": [{"type": "custom", "custom": {"name": "now"}}]},
+            {"tool_calls": [{"index": 0, "id": "c", "type": "custom", "custom": {"name": "now", "input": ""}}]},
+        ),
     ],
-    ids=["current", "legacy"],
+    ids=["current", "legacy", "custom"],
 )
 def test_a_call_without_arguments_has_no_delta_for_them(wishes: JsonObject, delta: JsonObject) -> None:
-    chunks = fed(encoder(**wishes), ev.FunctionCallDone("fc", "c", "now", ""))
+    arguments = '{"input": ""}' if "custom" in str(wishes) else ""
+    chunks = fed(encoder(**wishes), ev.FunctionCallDone("fc", "c", "now", arguments))
     assert [choice["delta"] for chunk in chunks for choice in _choices(chunk)] == [delta]
 
 
@@ -143,6 +149,7 @@ def test_the_usage_comes_last_and_only_if_asked_for() -> None:
     ]
 
 
+@pytest.mark.promise("chat.finish-reason")
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
@@ -195,6 +202,7 @@ def citation(start: int, end: int, title: str) -> JsonObject:
     return {"type": "url_citation", "url_citation": place}
 
 
+@pytest.mark.promise("chat.citations")
 def test_a_citation_points_at_its_place_in_the_whole_text() -> None:
     made = encoder()
     encoded(made, [*cited("msg_1", "Rain."), *cited("msg_2", "Snow."), (0, COMPLETED)])
@@ -288,6 +296,7 @@ def interleaved(draw: st.DrawFn) -> tuple[int, list[tuple[int, ev.TurnEvent]]]:
     return len(streams), [(index, next(waiting[index])) for index in order]
 
 
+@pytest.mark.promise("chat.fold")
 @given(interleaved(), st.booleans())
 def test_the_stream_alone_rebuilds_the_completion(
     turns: tuple[int, list[tuple[int, ev.TurnEvent]]], include_usage: bool
@@ -327,6 +336,7 @@ def whole_choice(choice: Json) -> JsonObject:
     }
 
 
+@pytest.mark.promise("chat.several-messages")
 @given(event_streams())
 def test_the_texts_are_the_models_with_blank_lines_between_them(turn: list[ev.TurnEvent]) -> None:
     made = encoder()
@@ -349,6 +359,7 @@ def test_the_texts_are_the_models_with_blank_lines_between_them(turn: list[ev.Tu
     assert {side: whole[side] for side in sides} == {side: "\n\n".join(parts.values()) for side, parts in sides.items()}
 
 
+@pytest.mark.promise("chat.completion")
 @given(event_streams())
 def test_the_official_client_knows_every_field_of_every_chunk(turn: list[ev.TurnEvent]) -> None:
     made = encoder(stream=True, stream_options={"include_usage": True})
@@ -369,3 +380,48 @@ def test_the_first_output_is_preceded_by_the_role(event: ev.TurnEvent, content: 
     first, *others = parsed(made.frames(0, [event]) + made.frames(0, [event]))
     assert first == chunk({"role": "assistant", "content": content, "refusal": None})
     assert first not in others
+
+
+def test_the_first_choice_that_fails_is_the_failure_of_all() -> None:
+    made = encoder(n=2)
+    first, second = (ev.TurnFailed(errors.UpstreamFailed(text)) for text in ("One.", "Two."))
+    made.frames(1, [first])
+    made.frames(0, [second])
+    assert made.failure == first
+
+
+@pytest.mark.promise("tools.custom")
+def test_a_call_of_a_custom_tool_is_one_in_the_stream_and_in_the_whole() -> None:
+    made = encoder(tools=[{"type": "custom", "custom": {"name": "sql"}}, {"type": "function", "name": "now"}])
+    first = fed(made, ev.FunctionCallDone("fc_1", "c1", "sql", '{"input": "SELECT \\"1\\""}'))
+    second = fed(made, ev.FunctionCallDone("fc_2", "c2", "now", '{"input": "x"}'))
+    deltas = [choice["delta"] for chunk in [*first, *second] for choice in _choices(chunk)]
+    assert deltas == [
+        {"tool_calls": [{"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": ""}}]},
+        {"tool_calls": [{"index": 0, "custom": {"input": 'SELECT "1"'}}]},
+        {"tool_calls": [{"index": 1, "id": "c2", "type": "function", "function": {"name": "now", "arguments": ""}}]},
+        {"tool_calls": [{"index": 1, "function": {"arguments": '{"input": "x"}'}}]},
+    ]
+    (choice,) = _choices(made.whole())
+    assert isinstance(choice["message"], dict)
+    assert choice["message"]["tool_calls"] == [
+        {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": 'SELECT "1"'}},
+        {"id": "c2", "type": "function", "function": {"name": "now", "arguments": '{"input": "x"}'}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "reason"),
+    [({}, "tool_calls"), ({"functions": [{"name": "now"}]}, "function_call")],
+    ids=["tools", "legacy functions"],
+)
+def test_an_answer_of_calls_alone_has_no_text_and_ends_with_their_reason(wishes: JsonObject, reason: str) -> None:
+    made = encoder(**wishes)
+    made.frames(0, [ev.FunctionCallDone("fc", "c", "now", "{}")])
+    made.frames(0, [ev.CallsAwaited(ev.Usage(), ("fc",))])
+    choices = made.whole()["choices"]
+    assert isinstance(choices, list)
+    (choice,) = choices
+    assert isinstance(choice, dict)
+    assert isinstance(choice["message"], dict)
+    assert (choice["message"]["content"], choice["finish_reason"]) == (None, reason)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from turnbridge.api.responses import decode as module
-from turnbridge.api.responses.decode import DecodedResponses
-from turnbridge.api.responses.stored_items import input_items
+from turnbridge.api.responses.decode import DecodedResponses, input_items
 from turnbridge.turn.items import JsonObject
 
 

@@ -49,6 +49,7 @@ class Event(msgspec.Struct, forbid_unknown_fields=True):
     summary_index: int = 0
     part: Part | None = None
     delta: str = ""
+    name: str = ""
     arguments: str = ""
     text: str = ""
     annotation: JsonObject = {}

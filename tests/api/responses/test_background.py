@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from tests.api.responses.decoded import decode
 from tests.support.frames import parsed
 from tests.web.asgi_driver import Exchange
+from turnbridge.api.generation import State
 from turnbridge.api.responses import background
 from turnbridge.api.responses.background import (
     LOST,
@@ -25,8 +26,9 @@ from turnbridge.api.responses.background import (
     last_frames,
     lost,
 )
+from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.api.responses.state import Past, State
+from turnbridge.api.responses.state import Past
 from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine.frame_log import FrameLog
 from turnbridge.engine.kept_threads import ParkedTurns
@@ -39,12 +41,13 @@ from turnbridge.engine.records import (
 )
 from turnbridge.engine.run import Run
 from turnbridge.engine.turns import TurnRun
-from turnbridge.store.open import SqlStore, open_store, store_url
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.events import TurnCompleted, TurnEvent, TurnServed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.answer import Followed
-from turnbridge.web.middleware.access_log import CONTEXT_KEY, RequestContext
+from turnbridge.web.middleware.observability import CONTEXT_KEY, RequestContext
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +68,10 @@ PAST = Past(owner="me", keep=True, background=True)
 RECORD = ResponseRecord(
     id="resp_1", owner="me", created_at=1, status="queued", background=True, body={"id": "resp_1", "status": "queued"}
 )
+
+
+def state_on(store: Store | None) -> State:
+    return State(store, ParkedTurns(ttl_s=1), decode=decode_items, encode=encode_items)
 
 
 def event(number: int) -> JsonObject:
@@ -106,7 +113,7 @@ async def test_a_stream_that_was_lost_still_has_its_end() -> None:
     body: JsonObject = {"id": "resp_1", "status": "cancelled"}
     record = ResponseRecord(id="resp_1", owner="me", created_at=1, status="cancelled", background=True, body=body)
     last: JsonObject = {"type": "response.incomplete", "sequence_number": 8, "response": body}
-    assert last_frames(record, 7) == named_frames([last])
+    assert last_frames(record, 8) == named_frames([last])
 
 
 async def test_a_lost_stream_of_a_response_that_failed_says_why() -> None:
@@ -116,7 +123,7 @@ async def test_a_lost_stream_of_a_response_that_failed_says_why() -> None:
         {"type": "error", "sequence_number": 8, **error, "error": {"type": "server_error", **error}},
         {"type": "response.failed", "sequence_number": 9, "response": failed.body},
     ]
-    frames = last_frames(failed, 7)
+    frames = last_frames(failed, 8)
     assert [json.loads(frame.split(b"data: ")[1]) for frame in frames.split(b"\n\n")[:-1]] == ending
 
 
@@ -145,7 +152,7 @@ async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
     tmp_path: Path, encoder: ResponseEncoder, begun: bool, how: str, status: str
 ) -> None:
     store = await open_store(store_url(tmp_path))
-    state = State(store, ParkedTurns(ttl_s=1))
+    state = state_on(store)
     runs = BackgroundRuns(state, keepalive_s=None, count=lambda *_: None)
     started = await runs.start(run_of(Idle(), encoder), PAST, encoder)
     if begun:
@@ -189,7 +196,7 @@ class Counted:
             return await finish(record, outputs=outputs, events=events, conversation=conversation)
 
         monkeypatch.setattr(store, "finish_response", finish_response)
-        state = State(store, ParkedTurns(ttl_s=1))
+        state = state_on(store)
         self.runs = BackgroundRuns(state, keepalive_s=None, count=lambda *turn: self.turns.append(turn))
 
     async def begin(self, runner: object, encoder: ResponseEncoder) -> BackgroundRun:
@@ -299,7 +306,7 @@ async def test_a_store_that_is_down_is_told_of_once_until_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(store_url(tmp_path))
-    runs = BackgroundRuns(State(store, ParkedTurns(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
+    runs = BackgroundRuns(state_on(store), keepalive_s=None, count=lambda *_: None)
     outcomes = iter(["down", "down", "", "down", "locked", "locked"])
     all_seen = asyncio.Event()
 
@@ -338,6 +345,7 @@ async def ended_elsewhere(directory: Path, how: str) -> ResponseRecord:
     return ended
 
 
+@pytest.mark.promise("state.background.one-end")
 @pytest.mark.parametrize(("how", "told"), [("cancelled", ["incomplete"]), ("lost", ["error", "failed"])])
 async def test_a_run_that_somebody_else_has_ended_is_told_as_they_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder, how: str, told: list[str]
@@ -370,7 +378,7 @@ class Outage:
 
         monkeypatch.setattr(store, "finish_response", finish_response)
         monkeypatch.setattr(background, "KEEP_RETRY_S", 0.01)
-        self.runs = BackgroundRuns(State(store, ParkedTurns(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
+        self.runs = BackgroundRuns(state_on(store), keepalive_s=None, count=lambda *_: None)
 
     async def begin(self, encoder: ResponseEncoder) -> BackgroundRun:
         started = await self.runs.start(run_of(Answering(), encoder), PAST, encoder)
@@ -453,7 +461,7 @@ async def test_a_response_of_another_gateway_is_lost_only_after_a_while_without_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(store_url(tmp_path))
-    runs = BackgroundRuns(State(store, ParkedTurns(ttl_s=1)), keepalive_s=None, count=lambda *_: None)
+    runs = BackgroundRuns(state_on(store), keepalive_s=None, count=lambda *_: None)
     await store.add_response(RECORD, continues=None, inputs=[], lease_s=-1)
     looks = 0
     up_and_down, stays_up = asyncio.Event(), asyncio.Event()

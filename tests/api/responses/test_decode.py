@@ -51,6 +51,33 @@ PLAIN = turn_request(model="gpt-5.5", items=(HI,))
 CALL: JsonObject = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}"}
 OUTPUT: JsonObject = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
 CUSTOM_CALL: JsonObject = {"type": "custom_tool_call", "call_id": "call_2", "name": "note", "input": "x"}
+FOUND_CALL: JsonObject = {
+    "type": "tool_search_call",
+    "call_id": "call_3",
+    "execution": "client",
+    "arguments": {"query": "crm"},
+}
+FOUND: JsonObject = {
+    "type": "tool_search_output",
+    "call_id": "call_3",
+    "execution": "client",
+    "tools": [
+        {
+            "type": "namespace",
+            "name": "crm",
+            "description": "The CRM.",
+            "tools": [{"type": "function", "name": "look", "defer_loading": True}],
+        }
+    ],
+}
+SHELL_CALL: JsonObject = {
+    "type": "local_shell_call",
+    "id": "lsh_1",
+    "call_id": "call_4",
+    "status": "completed",
+    "action": {"type": "exec", "command": ["ls"], "env": {}},
+}
+COMPACTION: JsonObject = {"type": "compaction", "encrypted_content": "gAAAAAB+/="}
 CUSTOM_OUTPUT: JsonObject = {"type": "custom_tool_call_output", "call_id": "call_2", "output": "y"}
 SEARCH: JsonObject = {
     "type": "web_search_call",
@@ -172,12 +199,40 @@ INPUTS: list[tuple[list[JsonObject], list[Item]]] = [
     (
         [CUSTOM_CALL, CUSTOM_OUTPUT, SEARCH, PICTURE],
         [
-            RawItem(item=CUSTOM_CALL),
+            FunctionCall(call_id="call_2", name="note", arguments='{"input":"x"}', custom=True),
             FunctionCallOutput(call_id="call_2", output="y", custom=True),
             RawItem(item=SEARCH),
             RawItem(item=PICTURE),
         ],
     ),
+    (
+        [{**CUSTOM_CALL, "id": "ctc_1", "namespace": "crm"}, CUSTOM_OUTPUT],
+        [
+            FunctionCall(
+                call_id="call_2", name="note", arguments='{"input":"x"}', namespace="crm", custom=True, id="ctc_1"
+            ),
+            FunctionCallOutput(call_id="call_2", output="y", custom=True),
+        ],
+    ),
+    (
+        [FOUND_CALL, {**FOUND, "tools": []}],
+        [
+            FunctionCall(call_id="call_3", name="tool_search", arguments='{"query":"crm"}'),
+            FunctionCallOutput(call_id="call_3", output="[]"),
+        ],
+    ),
+    (
+        [{**FOUND_CALL, "execution": "server"}, {**FOUND, "execution": "server"}],
+        [
+            RawItem(item={**FOUND_CALL, "execution": "server"}),
+            RawItem(item={**FOUND, "execution": "server"}),
+        ],
+    ),
+    (
+        [SHELL_CALL, {**OUTPUT, "call_id": "call_4"}],
+        [RawItem(item=SHELL_CALL), FunctionCallOutput(call_id="call_4", output="42")],
+    ),
+    ([COMPACTION], [RawItem(item=COMPACTION)]),
 ]
 
 # Every wish, and what of it reaches the turn.
@@ -232,7 +287,7 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"model": ""}, "missing_required_parameter", "model"),
     ({"model": 7}, "invalid_type", "model"),
     ({"input": None}, "missing_required_parameter", "input"),
-    ({"input": []}, "missing_required_parameter", "input"),
+    ({"input": []}, "empty_array", "input"),
     ({"input": {"role": "user"}}, "invalid_type", "input"),
     ({"input": ["Hi"]}, "invalid_type", "input[0]"),
     ({"input": [{"content": "Hi"}]}, "unsupported_item", "input[0].type"),
@@ -254,6 +309,8 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"input": [CALL]}, None, "input"),
     ({"input": [OUTPUT]}, None, "input"),
     ({"prompt": {"id": "pmpt_1"}}, "unsupported_parameter", "prompt"),
+    ({"prompt": {"id": "pmpt_1"}, "model": None}, "unsupported_parameter", "prompt"),
+    ({"prompt": {"id": "pmpt_1"}, "model": None, "input": None}, "unsupported_parameter", "prompt"),
     ({"top_logprobs": 5}, "unsupported_parameter", "top_logprobs"),
     ({"include": ["message.output_text.logprobs"]}, "unsupported_parameter", "include"),
     ({"text": {"format": {"type": "xml"}}}, "invalid_value", "text.format.type"),
@@ -271,6 +328,20 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"input": [{"role": "assistant", "content": "a", "phase": "bad"}]}, "invalid_value", "input[0].phase"),
     ({"input": [{"role": "assistant", "content": "a", "phase": 5}]}, "invalid_type", "input[0].phase"),
     ({"input": [{**CALL, "namespace": 5}]}, "invalid_type", "input[0].namespace"),
+    ({"input": [{**CUSTOM_CALL, "input": 5}]}, "invalid_type", "input[0].input"),
+    ({"input": [CUSTOM_CALL]}, None, "input"),
+    ({"input": [CUSTOM_CALL, {**OUTPUT, "call_id": "call_2"}]}, None, "input"),
+    ({"input": [FOUND_CALL]}, None, "input"),
+    ({"input": [{**FOUND_CALL, "execution": "server"}]}, None, "input"),
+    ({"input": [{**FOUND, "execution": "server"}]}, None, "input"),
+    ({"input": [{**FOUND_CALL, "call_id": None}]}, "invalid_type", "input[0].call_id"),
+    ({"input": [SHELL_CALL]}, None, "input"),
+    ({"input": [{"type": "additional_tools", "role": "developer"}]}, "missing_required_parameter", "input[0].tools"),
+    (
+        {"input": [{"type": "additional_tools", "role": "developer", "tools": [{"type": "mcp"}]}]},
+        "unsupported_tool",
+        "input[0].tools[0].type",
+    ),
     ({"tools": [{"type": "function", "name": "f", "description": 5}]}, "invalid_type", "tools[0].description"),
     ({"tools": [{"type": "function", "name": "f", "strict": "yes"}]}, "invalid_type", "tools[0].strict"),
     ({"truncation": "maybe"}, "invalid_value", "truncation"),
@@ -282,14 +353,17 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
 
 CARRIED_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
-    | {"web_search_call", "image_generation_call"}
+    | {"web_search_call", "image_generation_call", "compaction", "local_shell_call"}
+    | {"tool_search_call", "tool_search_output", "additional_tools"}
 )
 
 
+@pytest.mark.promise("items.shapes.responses")
 def test_a_text_is_a_message_of_the_user() -> None:
     assert decode({"model": "gpt-5.5", "input": "Hi"}).turn == PLAIN
 
 
+@pytest.mark.promise("items.shapes.responses")
 @pytest.mark.parametrize(("items", "expected"), INPUTS)
 def test_every_shape_of_input_means_what_it_says(items: list[Json], expected: list[Item]) -> None:
     for item in items:
@@ -297,11 +371,13 @@ def test_every_shape_of_input_means_what_it_says(items: list[Json], expected: li
     assert exact(decode({"model": "gpt-5.5", "input": items}).turn.items) == exact(expected)
 
 
+@pytest.mark.promise("parameters.ignored", "parameters.truncation")
 @pytest.mark.parametrize(("wishes", "expected"), WISHES)
 def test_every_wish_reaches_the_turn_or_is_named_as_ignored(wishes: JsonObject, expected: TurnRequest) -> None:
     assert decode({"model": "gpt-5.5", "input": "Hi", **wishes}).turn == expected
 
 
+@pytest.mark.promise("responses.prompt")
 @pytest.mark.parametrize(("wrong", "code", "param"), BAD_REQUESTS)
 def test_a_bad_request_is_refused_by_code_and_place(wrong: JsonObject, code: str | None, param: str | None) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -319,6 +395,7 @@ def official_item_types() -> set[str]:
     return types
 
 
+@pytest.mark.promise("items.uncarried")
 @pytest.mark.parametrize("kind", sorted(official_item_types() - CARRIED_ITEMS))
 def test_an_item_that_codex_cannot_carry_is_named(kind: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -329,6 +406,7 @@ def test_an_item_that_codex_cannot_carry_is_named(kind: str) -> None:
     )
 
 
+@pytest.mark.promise("items.fields")
 def test_fields_of_items_that_codex_does_not_carry_are_named_once() -> None:
     calls: list[Json] = [{**CALL, "caller": {"type": "direct"}, "async": None, "status": "completed"}, OUTPUT]
     request = decode({"model": "gpt-5.5", "input": [*calls, *calls, {"role": "user", "content": "Hi", "name": "ann"}]})

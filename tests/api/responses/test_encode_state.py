@@ -66,7 +66,7 @@ SEALED: JsonObject = {**THOUGHT, "encrypted_content": "secret"}
     ids=str,
 )
 def test_the_envelope_shows_what_is_continued_and_kept(wishes: JsonObject, shown: JsonObject) -> None:
-    response = encoder(**wishes).response
+    response = encoder(**wishes).whole()
     assert response == {**STORED, **shown}
     assert unknown_fields(Response, response) == BEYOND_THE_SDK
 
@@ -74,7 +74,7 @@ def test_the_envelope_shows_what_is_continued_and_kept(wishes: JsonObject, shown
 def test_what_is_kept_has_the_thoughts_that_the_client_did_not_ask_for() -> None:
     made = encoder()
     encoded(made, [*THINKS, *SAYS, ev.TurnCompleted(USAGE)])
-    assert made.response["output"] == [THOUGHT, message("msg_1", "hello")]
+    assert made.whole()["output"] == [THOUGHT, message("msg_1", "hello")]
     assert made.said == [SEALED, message("msg_1", "hello")]
 
 
@@ -118,7 +118,7 @@ def test_a_response_that_could_not_be_kept_says_so() -> None:
     made = encoder()
     encoded(made, [*SAYS, ev.TurnCompleted(USAGE)])
     made.mark_unstored()
-    assert made.response["store"] is False
+    assert made.whole()["store"] is False
 
 
 def test_a_response_that_waits_is_queued_and_then_in_progress() -> None:
@@ -155,7 +155,7 @@ def test_a_response_that_is_cancelled_closes_what_is_open_and_ends_once() -> Non
         {"type": "response.incomplete", "sequence_number": 0, "response": cancelled},
     ]
     assert [event["sequence_number"] for event in happened] == [first, first + 1, first + 2, first + 3]
-    assert made.response == cancelled
+    assert made.whole() == cancelled
     assert [item["id"] for item in made.said] == ["msg_1"]
 
 
@@ -190,4 +190,4 @@ def test_a_phase_that_is_told_at_the_end_is_part_of_the_whole_message() -> None:
     )
     whole: JsonObject = {**message("msg_1", "hello"), "phase": "final_answer"}
     assert [event["item"] for event in happened if event["type"] == "response.output_item.done"] == [whole]
-    assert made.response["output"] == [whole]
+    assert made.whole()["output"] == [whole]

@@ -2,20 +2,30 @@
 
 import pytest
 
+from tests.api.shared.exact import exact
 from tests.api.shared.told import Told, told
-from turnbridge.api.responses.decode import parse
-from turnbridge.api.responses.stored_items import (
-    conversation_id,
-    deleted,
-    id_prefix,
+from turnbridge.api.responses.decode import (
+    decode_items,
+    encode_items,
     ids_to_look_up,
     input_items,
-    listed_item,
+    parse,
     resolve_references,
-    with_encrypted_content,
 )
+from turnbridge.api.responses.routes import listed_item, with_thoughts
+from turnbridge.api.responses.state import named
+from turnbridge.api.shared.pagination import deleted
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Json,
+    JsonObject,
+    Message,
+    RawItem,
+    Reasoning,
+    TextPart,
+)
 
 USER: JsonObject = {"role": "user", "content": "hi"}
 THOUGHT: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
@@ -58,7 +68,7 @@ def test_what_does_not_go_together_is_refused(body: JsonObject, code: str, param
     ("wanted", "name"), [(None, None), ("", None), ("conv_1", "conv_1"), ({"id": "conv_1"}, "conv_1")], ids=str
 )
 def test_a_conversation_is_named_by_its_id_or_an_object(wanted: Json, name: str | None) -> None:
-    assert conversation_id(parse({"conversation": wanted})[0].conversation) == name
+    assert parse({"conversation": wanted})[0].conversation_id == name
 
 
 def test_an_object_without_an_id_names_no_conversation() -> None:
@@ -86,7 +96,8 @@ def test_an_object_without_an_id_names_no_conversation() -> None:
     ids=str,
 )
 def test_an_id_begins_with_the_kind_of_its_item(item: JsonObject, prefix: str) -> None:
-    assert id_prefix(item) == prefix
+    (kept,) = named([{**item, "id": None}])
+    assert kept.id.startswith(prefix)
 
 
 def test_an_input_is_a_list_of_items() -> None:
@@ -100,6 +111,7 @@ def test_references_and_thoughts_without_their_content_are_looked_up() -> None:
     assert ids_to_look_up(items) == ["msg_1", "msg_2", "rs_1"]
 
 
+@pytest.mark.promise("items.references")
 @pytest.mark.parametrize("reference", [REFERENCE, BARE_REFERENCE, {"type": None, "id": "msg_1"}], ids=str)
 def test_a_reference_becomes_what_it_refers_to(reference: JsonObject) -> None:
     assert resolve_references([USER, reference], {"msg_1": SAID}) == [USER, SAID]
@@ -115,6 +127,7 @@ def test_a_thought_gets_its_content_back_and_stays_as_it_is_where_there_is_none(
     ]
 
 
+@pytest.mark.promise("items.references")
 @pytest.mark.parametrize(("param", "place"), [("input", "input[1]"), ("items", "items[1]")])
 def test_a_reference_to_nothing_is_named_with_its_place(param: str, place: str) -> None:
     with pytest.raises(GatewayError) as caught:
@@ -157,7 +170,7 @@ def test_a_thought_is_listed_with_its_content_for_those_who_ask() -> None:
 
 def test_a_response_gets_the_contents_of_its_thoughts() -> None:
     response: JsonObject = {"id": "resp_1", "output": [THOUGHT, SAID, {**THOUGHT, "id": "rs_2"}]}
-    assert with_encrypted_content(response, {"rs_1": SEALED, "msg_1": SAID}) == {
+    assert with_thoughts(response, {"rs_1": SEALED, "msg_1": SAID}) == {
         "id": "resp_1",
         "output": [SEALED, SAID, {**THOUGHT, "id": "rs_2"}],
     }
@@ -165,3 +178,15 @@ def test_a_response_gets_the_contents_of_its_thoughts() -> None:
 
 def test_a_deletion_says_what_was_deleted() -> None:
     assert deleted("resp_1", "response") == {"id": "resp_1", "object": "response", "deleted": True}
+
+
+def test_what_the_model_said_is_read_as_it_was_written_and_nothing_else_is_written() -> None:
+    said = (
+        Reasoning(id="rs_1", summary=("Hm.",), content=None, encrypted="E"),
+        Reasoning(id=None, summary=(), content=("Well.",), encrypted=None),
+        Message(role="assistant", parts=(TextPart(text="Let me see."),), phase="commentary", id="msg_1"),
+        FunctionCall(call_id="c", name="f", arguments="{}", namespace="n", id="fc_1"),
+        RawItem(item={"type": "web_search_call", "id": "ws_1"}),
+    )
+    added = FunctionCallOutput(call_id="c", output="The gateway's own.")
+    assert exact(decode_items(encode_items((*said, added)))) == exact(said)

@@ -41,6 +41,7 @@ def test_values_are_counted_whatever_the_strings_hold(value: object, indent: int
                 check_body(body)
 
 
+@pytest.mark.promise("limits.body")
 @pytest.mark.parametrize(
     "body",
     [

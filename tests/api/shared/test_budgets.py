@@ -9,7 +9,7 @@ from turnbridge.api.chat import decode as chat
 from turnbridge.api.responses.decode import parse
 from turnbridge.api.shared.errors import MAX_MESSAGE_CHARS, MAX_PARAM_CHARS, error_object
 from turnbridge.api.shared.parameters import STOP_CHARACTERS
-from turnbridge.codex.protocol.tools import LONGEST_NAME, ToolNames
+from turnbridge.codex.protocol.tool_names import LONGEST_NAME, ToolNames
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
 from turnbridge.turn.items import Json, JsonObject
 

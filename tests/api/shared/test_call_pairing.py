@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnbridge.api.shared.history_checks import IN_INPUT, IN_MESSAGES, check_pairs
+from turnbridge.api.shared.history import IN_INPUT, IN_MESSAGES, check_pairs
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import (
     FunctionCall,
@@ -25,7 +25,18 @@ def output(call_id: str) -> Item:
 
 
 def custom_call(call_id: str) -> Item:
-    return RawItem(item={"type": "custom_tool_call", "call_id": call_id, "name": "note", "input": "x"})
+    return FunctionCall(call_id=call_id, name="note", arguments='{"input":"x"}', custom=True)
+
+
+def shell_call(call_id: str) -> Item:
+    return RawItem(item={"type": "local_shell_call", "call_id": call_id})
+
+
+def search(call_id: str | None) -> list[Item]:
+    return [
+        RawItem(item={"type": "tool_search_call", "call_id": call_id}),
+        RawItem(item={"type": "tool_search_output", "call_id": call_id}),
+    ]
 
 
 def custom_output(call_id: str) -> Item:
@@ -42,12 +53,16 @@ def custom_output(call_id: str) -> Item:
         [call("a"), output("a"), call("a"), output("a")],
         [custom_call("a"), HELLO, custom_output("a")],
         [RawItem(item={"type": "web_search_call", "id": "ws_1"})],
+        [shell_call("a"), output("a")],
+        search("a"),
+        search(None),
     ],
 )
 def test_calls_that_have_their_outputs_pass(items: list[Item]) -> None:
     check_pairs(items, IN_INPUT)
 
 
+@pytest.mark.promise("items.pairs")
 @pytest.mark.parametrize(
     ("items", "message"),
     [
@@ -58,6 +73,9 @@ def test_calls_that_have_their_outputs_pass(items: list[Item]) -> None:
         ([custom_output("a")], "No tool call found for custom tool call output with call_id a."),
         ([call("a"), custom_output("a")], "No tool call found for custom tool call output with call_id a."),
         ([custom_call("a"), output("a")], "No tool call found for function call output with call_id a."),
+        ([shell_call("a")], "No tool output found for function call a."),
+        (search("a")[:1], "No tool output found for tool search call a."),
+        (search("a")[1:], "No tool call found for tool search call output with call_id a."),
     ],
 )
 def test_what_has_no_counterpart_is_refused_in_openais_words(items: list[Item], message: str) -> None:

@@ -26,6 +26,7 @@ def test_an_error_that_an_edge_adds_is_told_as_what_it_comes_from() -> None:
 
 
 # SDKs try 408, 409, 429 and 5xx again: right for what may go better the next time, and paid for twice otherwise.
+@pytest.mark.promise("errors.shape", "errors.retryable")
 @pytest.mark.parametrize(
     ("error", "status", "kind", "code"),
     [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from turnbridge.api.shared.history_checks import check_mentions_json
-from turnbridge.api.shared.output_format import FormatObject, decode_format, encode_format
+from turnbridge.api.responses.schema import shown_format
+from turnbridge.api.shared.parameters import FormatObject, check_mentions_json, decode_format
 from turnbridge.api.shared.schema_budget import SchemaChecker
 from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
@@ -121,7 +121,7 @@ def test_a_format_that_openai_refuses_is_refused(wanted: JsonObject, code: str, 
 )
 def test_the_envelope_shows_the_format_as_it_was_asked_for(wanted: Json) -> None:
     assert isinstance(wanted, dict)
-    assert encode_format(decoded(wanted)) == wanted
+    assert shown_format(decoded(wanted)) == wanted
 
 
 def says(text: str) -> Item:
@@ -142,6 +142,7 @@ def test_a_conversation_that_speaks_of_json_may_ask_for_any_object(
     check_mentions_json(output, items, instructions, param="input")
 
 
+@pytest.mark.promise("structured.json-object")
 def test_json_that_nobody_speaks_of_is_refused_as_openai_does() -> None:
     output = FunctionCallOutput(call_id="a", output="json")
     with pytest.raises(InvalidRequest, match=r"'input' must contain the word 'json' in some form") as caught:

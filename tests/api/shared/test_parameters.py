@@ -7,6 +7,8 @@ from msgspec import Struct, defstruct
 
 from tests.api.shared.told import Told, told
 from turnbridge.api.shared import parameters
+from turnbridge.api.shared.parameters import Parameters
+from turnbridge.api.shared.validation import one_of, within
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json
 
@@ -15,6 +17,7 @@ def request(**given: Json) -> Struct:
     return defstruct("Request", list(given))(**given)
 
 
+@pytest.mark.promise("parameters.bounds")
 @pytest.mark.parametrize(
     ("refused", "expected"),
     [
@@ -30,7 +33,7 @@ def request(**given: Json) -> Struct:
             ),
         ),
         (
-            lambda: parameters.one_of("loud", ("low", "high"), param="verbosity"),
+            lambda: one_of("loud", ("low", "high"), param="verbosity"),
             Told(
                 InvalidRequest,
                 "Invalid value: 'loud'. Supported values are: 'low' and 'high'.",
@@ -39,7 +42,7 @@ def request(**given: Json) -> Struct:
             ),
         ),
         (
-            lambda: parameters.at_least(15, 16, param="max_output_tokens"),
+            lambda: within(15, 16, param="max_output_tokens"),
             Told(
                 InvalidRequest,
                 "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 15 instead.",
@@ -122,12 +125,13 @@ def test_a_value_out_of_bounds_is_refused_in_openais_words(refused: Callable[[],
     assert told(caught.value) == expected
 
 
+@pytest.mark.promise("parameters.bounds")
 def test_values_on_the_bounds_pass() -> None:
     metadata = {f"{number:064}": "v" * 512 for number in range(16)}
     assert parameters.check_metadata(metadata) == metadata
     assert parameters.stop_sequences(["a", "b", "c", "d"]) == ("a", "b", "c", "d")
-    assert parameters.at_least(16, 16, param="max_output_tokens") == 16
-    assert parameters.one_of("low", ("low", "high"), param="verbosity") == "low"
+    assert within(16, 16, param="max_output_tokens") == 16
+    assert one_of("low", ("low", "high"), param="verbosity") == "low"
     given = request(temperature=2, top_p=0)
     assert parameters.ignored(given, {"temperature": 1, "top_p": 1}) == ["temperature", "top_p"]
 
@@ -135,8 +139,8 @@ def test_values_on_the_bounds_pass() -> None:
 def test_what_is_not_given_stays_so() -> None:
     assert parameters.check_metadata(None) == {}
     assert parameters.stop_sequences(None) == parameters.stop_sequences([]) == ()
-    assert parameters.at_least(None, 16, param="max_output_tokens") is None
-    assert parameters.one_of(None, ("low", "high"), param="verbosity") is None
+    assert within(None, 16, param="max_output_tokens") is None
+    assert one_of(None, ("low", "high"), param="verbosity") is None
 
 
 def test_one_stop_sequence_may_stand_alone() -> None:
@@ -154,6 +158,7 @@ def test_only_wishes_that_differ_from_what_happens_anyway_are_unmet() -> None:
     assert parameters.ignored(given, defaults) == ["top_p", "seed"]
 
 
+@pytest.mark.promise("parameters.service-tier")
 @pytest.mark.parametrize(
     ("tier", "carried", "met"),
     [
@@ -172,4 +177,4 @@ def test_service_tiers_are_carried_in_codexs_words(tier: str | None, carried: st
 
 
 def test_identities_travel_beside_the_metadata() -> None:
-    assert parameters.carried_metadata({"team": "a"}, user="u", safety_identifier=None) == {"team": "a", "user": "u"}
+    assert parameters.carried_metadata(Parameters(metadata={"team": "a"}, user="u")) == {"team": "a", "user": "u"}

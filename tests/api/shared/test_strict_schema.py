@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnbridge.api.shared import schema_budget
-from turnbridge.api.shared.output_format import check_schema_name
+from turnbridge.api.shared.parameters import check_schema_name
 from turnbridge.api.shared.schema_budget import SchemaChecker
 from turnbridge.api.shared.strict_schema import NOT_PERMITTED, schema_error, strict_schema_error
 from turnbridge.turn.errors import InvalidRequest
@@ -88,6 +88,7 @@ def with_definitions(root: JsonObject) -> JsonObject:
     return {**root, "$defs": {"tree": tree, "a/b~c d": {"type": "string"}}}
 
 
+@pytest.mark.promise("structured.refused-schemas")
 @settings(deadline=None)
 @given(roots())
 def test_any_schema_of_the_documented_subset_is_taken(root: JsonObject) -> None:
@@ -156,6 +157,7 @@ def wrapped(draw: st.DrawFn, broken: Json) -> tuple[JsonObject, Step]:
     return with_definitions(obj(here=schema)), ("properties", "here", *context)
 
 
+@pytest.mark.promise("structured.refused-schemas")
 @pytest.mark.parametrize(("broken", "words"), BROKEN)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
@@ -300,6 +302,7 @@ def test_a_message_is_cut_when_the_schema_would_make_it_huge() -> None:
     assert len(refusal(obj(**{"p" * 100_000: {}}))) == schema_budget.MAX_DETAIL_CHARS + len("...")
 
 
+@pytest.mark.promise("safety.schemas")
 def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
     elsewhere = tmp_path / "schema.json"
     elsewhere.write_text(json.dumps({"type": "string"}))
@@ -308,6 +311,7 @@ def test_nothing_that_a_schema_refers_to_is_read(tmp_path: Path) -> None:
     check({"$schema": (tmp_path / "none.json").as_uri()}, strict=False)
 
 
+@pytest.mark.promise("tools.strict.schema")
 def test_the_parameters_of_a_function_are_refused_as_such() -> None:
     with pytest.raises(InvalidRequest) as caught:
         SchemaChecker().check(

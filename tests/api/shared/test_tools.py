@@ -4,9 +4,9 @@ import pytest
 
 from tests.api.shared.told import Told, told
 from turnbridge.api.shared.schema_budget import SchemaChecker
+from turnbridge.api.shared.tool_choice import ToolUse
 from turnbridge.api.shared.tools import (
     NO_PARAMETERS,
-    ToolUse,
     WebSearchOptions,
     decode_tools,
     decode_web_search,
@@ -24,6 +24,7 @@ FLAT: list[JsonObject] = [{"type": "function", "name": "a"}, {"type": "function"
 SEARCH: JsonObject = {"type": "web_search"}
 
 
+@pytest.mark.promise("tools.declared")
 @pytest.mark.parametrize(
     ("declared", "tool"),
     [
@@ -81,9 +82,14 @@ def test_a_legacy_choice_does_too(choice: str | JsonObject, use: ToolUse) -> Non
     assert decode_tools([{"name": "a"}, {"name": "b"}], choice, SchemaChecker(), legacy=True) == use
 
 
+SEVERAL = (
+    "Tools of type 'mcp' and 'shell' cannot be carried to Codex (tools[0], tools[2], tools[3]). "
+    "Functions, custom tools and 'web_search' can."
+)
 NOT_FOUND = "Tool choice '{}' not found in 'tools' parameter."
 CHOICES = (
-    "Invalid 'tool_choice'. Supported are 'none', 'auto', 'required', a function by its name, and 'allowed_tools'."
+    "Invalid 'tool_choice'. Supported are 'none', 'auto', 'required', a function or custom tool by its name, and "
+    "'allowed_tools'."
 )
 MODES = "Supported values are: 'auto' and 'required'."
 
@@ -127,16 +133,23 @@ MODES = "Supported values are: 'auto' and 'required'."
             "tools[0].function.name",
         ),
         (
-            [*FLAT, {"type": "custom", "name": "c"}],
+            [*FLAT, {"type": "gesture", "name": "c"}],
             "none",
-            "Tools of type 'custom' cannot be carried to Codex. Functions and 'web_search' can.",
+            "Tools of type 'gesture' cannot be carried to Codex. Functions, custom tools and 'web_search' can.",
             "unsupported_tool",
             "tools[2].type",
         ),
         (
+            [{"type": "mcp"}, {"type": "function"}, {"type": "shell", "name": "c"}, {"type": "mcp"}],
+            None,
+            SEVERAL,
+            "unsupported_tool",
+            "tools[0].type",
+        ),
+        (
             [{"type": ["function"], "name": "c"}],
             None,
-            "Tools of type '['function']' cannot be carried to Codex. Functions and 'web_search' can.",
+            "Tools of type '['function']' cannot be carried to Codex. Functions, custom tools and 'web_search' can.",
             "unsupported_tool",
             "tools[0].type",
         ),
@@ -168,6 +181,7 @@ def test_a_schema_that_openai_would_refuse_is_refused_by_its_place(strict: bool)
     assert (raised.value.error_code, raised.value.param) == ("invalid_function_parameters", "tools[2].parameters")
 
 
+@pytest.mark.promise("tools.objects")
 @pytest.mark.parametrize(
     ("schema", "found"),
     [

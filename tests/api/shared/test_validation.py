@@ -59,6 +59,7 @@ def test_a_body_in_another_encoding_is_told_which_to_use() -> None:
         parse_body('{"a": "ü"}'.encode("latin-1"))
 
 
+@pytest.mark.promise("errors.malformed")
 @pytest.mark.parametrize(
     ("value", "param", "message", "code", "place"),
     [

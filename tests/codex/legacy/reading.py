@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from turnbridge.codex.legacy.call_parser import (
+from turnbridge.codex.legacy.calls import (
     Call,
     Piece,
     Text,

@@ -8,7 +8,7 @@ from tests.codex.legacy.reading import (
     read,
     written,
 )
-from turnbridge.codex.legacy.call_parser import Call, Text, ToolCallParser
+from turnbridge.codex.legacy.calls import Call, Text, ToolCallParser
 
 PLAIN = r'<tool_call>{"name":"f","arguments":"{\"a\":1}"}</tool_call>'
 

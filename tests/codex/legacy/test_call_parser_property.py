@@ -12,8 +12,8 @@ from tests.codex.legacy.reading import (
     read,
     written,
 )
-from turnbridge.codex.legacy.call_parser import Text
-from turnbridge.codex.legacy.tool_blocks import example_call, render_call
+from turnbridge.codex.legacy.calls import Text
+from turnbridge.codex.legacy.flat_text import example_call, render_call
 from turnbridge.turn.items import Json
 
 # What blocks are made of, whole and broken.

@@ -3,29 +3,20 @@
 import msgspec
 import pytest
 
-from turnbridge.codex.legacy.notifications import (
-    CompletedItem,
-    ItemCompleted,
-    OlderNotification,
-    ThreadUsage,
-    TokenUsageUpdated,
-    Told,
-    Translator,
-    V1Translator,
-)
+from turnbridge.codex.legacy.v1 import V1Decoder
+from turnbridge.codex.legacy.v2_early import EarlyDecoder
 from turnbridge.codex.protocol import messages as schema
-from turnbridge.codex.protocol.decode import TurnDecoder
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn import events as ev
 
 PLACE = {"thread_id": "t", "turn_id": "0"}
 ENDED = schema.TurnCompleted(thread_id="t", turn=schema.TurnRef(id="0", status="completed"))
 
 
-def total(asked: int, answered: int) -> TokenUsageUpdated:
+def total(asked: int, answered: int) -> schema.TokenUsageUpdated:
     """Return the running total of tokens."""
     usage = schema.TokenUsage(input_tokens=asked, output_tokens=answered)
-    return TokenUsageUpdated(**PLACE, token_usage=ThreadUsage(total=usage))
+    return schema.TokenUsageUpdated(**PLACE, token_usage=schema.ThreadUsage(total=usage))
 
 
 def begun(kind: str, item_id: str) -> schema.ItemStarted:
@@ -38,9 +29,11 @@ def said(text: str) -> schema.AgentMessageDelta:
     return schema.AgentMessageDelta(**PLACE, item_id="m", delta=text)
 
 
-def done(kind: str, item_id: str, **fields: str | msgspec.Raw) -> ItemCompleted:
+def done(kind: str, item_id: str, **fields: str | msgspec.Raw) -> schema.ItemCompleted:
     """Return the end of an item."""
-    return ItemCompleted(**PLACE, item=msgspec.convert({"type": kind, "id": item_id, **fields}, CompletedItem))
+    return schema.ItemCompleted(
+        **PLACE, item=msgspec.convert({"type": kind, "id": item_id, **fields}, schema.CompletedItem)
+    )
 
 
 def call(call_id: str) -> schema.RawItemCompleted:
@@ -49,39 +42,35 @@ def call(call_id: str) -> schema.RawItemCompleted:
     return schema.RawItemCompleted(**PLACE, item=msgspec.Raw(msgspec.json.encode(item)))
 
 
-def read(translator: Translator, decoder: TurnDecoder, *notes: Told | OlderNotification) -> list[ev.TurnEvent]:
-    """Return what all of this means."""
+def read(decoder: EarlyDecoder, *notes: schema.Note) -> list[ev.TurnEvent]:
+    """Return the events of notifications."""
     decoder.turn_id = "0"
-    return [event for note in notes for told in translator.translate(note) for event in decoder.feed(told)]
+    return decoder.read(notes)
 
 
 def test_the_calls_of_a_model_are_whole_when_its_tokens_are_counted() -> None:
-    translator, decoder = Translator(), TurnDecoder(ToolNames(["f"]))
-    assert read(translator, decoder, call("c1"), call("c2")) == []
-    assert read(translator, decoder, total(10, 5)) == [
+    decoder = EarlyDecoder(ToolNames(["f"]))
+    assert read(decoder, call("c1"), call("c2")) == []
+    assert read(decoder, total(10, 5)) == [
         ev.FunctionCallDone("c1", "c1", "f", "{}"),
         ev.FunctionCallDone("c2", "c2", "f", "{}"),
         ev.CallsAwaited(ev.Usage(input=10, output=5), ("c1", "c2")),
     ]
     decoder.resume()
     # Told again, since the plan's limits have changed; then the next model call adds to it.
-    assert read(translator, decoder, total(10, 5), total(30, 6), ENDED) == [
-        ev.TurnCompleted(ev.Usage(input=20, output=1))
-    ]
+    assert read(decoder, total(10, 5), total(30, 6), ENDED) == [ev.TurnCompleted(ev.Usage(input=20, output=1))]
 
 
 def test_tokens_of_an_earlier_turn_of_the_thread_are_not_counted_again() -> None:
-    translator = Translator()
-    assert read(translator, TurnDecoder(), total(10, 5), ENDED)[-1] == ev.TurnCompleted(ev.Usage(input=10, output=5))
-    assert read(translator, TurnDecoder(), total(10, 5), total(12, 9), ENDED) == [
-        ev.TurnCompleted(ev.Usage(input=2, output=4))
-    ]
+    first, second = EarlyDecoder(), EarlyDecoder()
+    assert read(first, total(10, 5), ENDED)[-1] == ev.TurnCompleted(ev.Usage(input=10, output=5))
+    second.total = first.total
+    assert read(second, total(10, 5), total(12, 9), ENDED) == [ev.TurnCompleted(ev.Usage(input=2, output=4))]
 
 
 def test_v1_tells_no_raw_items() -> None:
     happened = read(
-        V1Translator(),
-        TurnDecoder(),
+        V1Decoder(),
         begun("userMessage", "u"),
         done("userMessage", "u", content=msgspec.Raw(b'[{"type":"text"}]')),
         begun("reasoning", "r"),
@@ -107,8 +96,8 @@ def test_v1_tells_no_raw_items() -> None:
     ]
 
 
-@pytest.mark.parametrize("translator", [Translator, V1Translator])
-def test_a_search_is_told_with_its_id(translator: type[Translator]) -> None:
+@pytest.mark.parametrize("decoder", [EarlyDecoder, V1Decoder])
+def test_a_search_is_told_with_its_id(decoder: type[EarlyDecoder]) -> None:
     search = done("webSearch", "ws", query="news")
-    happened = read(translator(), TurnDecoder(), begun("webSearch", "ws"), search)
+    happened = read(decoder(), begun("webSearch", "ws"), search)
     assert happened == [ev.WebSearchDone("ws", {"type": "search", "query": "news"})]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnbridge.codex.legacy.tool_prompt import summary_lines
+from turnbridge.codex.legacy.flat_text import summary_lines
 from turnbridge.turn.items import JsonObject
 
 KEPT: list[tuple[JsonObject, list[str]]] = [
@@ -90,7 +90,7 @@ def test_parameters_of_all_parts_are_listed_because_all_of_them_apply() -> None:
         }
     ) == [
         "- a (required, string)",
-        "- both (required, integer)",
+        "- both (required, number|string)",
         "- b (optional, integer)",
         "- c (optional, null)",
     ]

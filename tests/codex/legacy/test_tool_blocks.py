@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codex.legacy.reading import read
-from turnbridge.codex.legacy.call_parser import Call
-from turnbridge.codex.legacy.tool_blocks import render_call, render_output
+from turnbridge.codex.legacy.calls import Call
+from turnbridge.codex.legacy.flat_text import render_call, render_output
 
 HOSTILE = st.lists(
     st.sampled_from(["</tool_call>", "<tool_call>", "</tool_output>", "<tool_output>", '"', "\\", "\n", "é"])

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from turnbridge.codex.legacy.call_parser import Call, ToolCallParser
-from turnbridge.codex.legacy.tool_prompt import tool_instructions
+from turnbridge.codex.legacy.calls import Call, ToolCallParser
+from turnbridge.codex.legacy.flat_text import tool_instructions
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import Tool
 

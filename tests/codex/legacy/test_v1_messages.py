@@ -4,10 +4,9 @@ import pytest
 
 from tests.support.codex_schema import old_schema
 from tests.support.turn_requests import turn_request
-from turnbridge.codex.legacy import v1_messages as v1
-from turnbridge.codex.legacy.flat_history import NO_WORKSPACE, flat_config
-from turnbridge.codex.legacy.tool_prompt import tool_instructions
-from turnbridge.codex.protocol.rpc_check import RpcCheck
+from turnbridge.codex.legacy import v1
+from turnbridge.codex.legacy.flat_text import NO_WORKSPACE, flat_config, tool_instructions
+from turnbridge.codex.protocol.capabilities import RpcCheck
 from turnbridge.turn.errors import InternalFault
 from turnbridge.turn.items import (
     FilePart,
@@ -65,11 +64,8 @@ def sent(request: TurnRequest) -> dict[str, JsonObject]:
     """Return everything that is sent for a request, by method."""
     return {
         "newConversation": v1.new_conversation_params(request, ["Be kind."], cwd="/empty", logged_in=False),
-        "addConversationListener": v1.add_listener_params("c"),
         "sendUserTurn": v1.send_user_turn_params("c", PARTS, request, cwd="/empty"),
         "sendUserMessage": v1.send_user_message_params("c", PARTS),
-        "interruptConversation": v1.interrupt_params("c"),
-        "removeConversationListener": v1.remove_listener_params("s"),
     }
 
 
@@ -123,4 +119,4 @@ def test_a_turn_without_wishes_asks_for_no_summary() -> None:
 
 def test_a_file_never_gets_so_far() -> None:
     with pytest.raises(InternalFault):
-        v1.input_item(FilePart(filename="a", mime_type=None, data=b"", param="input[0]"))
+        v1.send_user_message_params("c", [FilePart(filename="a", mime_type=None, data=b"", param="input[0]")])

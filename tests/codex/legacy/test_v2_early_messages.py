@@ -4,27 +4,26 @@ import pytest
 
 from tests.support.codex_schema import old_schema, pinned_schema
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.codex.legacy.flat_history import NO_WORKSPACE, flat_config, tool_names
-from turnbridge.codex.legacy.v2_early_messages import (
+from turnbridge.codex.legacy.flat_text import NO_WORKSPACE, check_tools, flat_config, tool_names
+from turnbridge.codex.legacy.v2_early import (
     early_output,
     early_thread_params,
     early_tools,
     early_turn_params,
     is_plain,
-    user_input,
 )
-from turnbridge.codex.protocol.capabilities import Capabilities, read_capabilities
-from turnbridge.codex.protocol.rpc_check import RpcCheck
-from turnbridge.codex.protocol.tools import ToolNames
-from turnbridge.turn.errors import InternalFault
+from turnbridge.codex.protocol.capabilities import Capabilities, RpcCheck, read_capabilities
+from turnbridge.codex.protocol.tool_names import ToolNames
+from turnbridge.turn.errors import InternalFault, InvalidRequest
 from turnbridge.turn.items import (
     FilePart,
     ImagePart,
     Json,
     JsonObject,
     TextPart,
+    replace,
 )
-from turnbridge.turn.request import Tool, WebSearch
+from turnbridge.turn.request import Namespace, Tool, WebSearch
 
 OLD = read_capabilities(old_schema())
 CURRENT = read_capabilities(pinned_schema())
@@ -129,7 +128,7 @@ def test_a_schema_that_would_be_bent_is_told_in_the_description(schema: JsonObje
 
 def test_a_file_never_gets_so_far() -> None:
     with pytest.raises(InternalFault):
-        user_input(FilePart(filename="a", mime_type=None, data=b"", param="input[0]"))
+        early_turn_params("t", [FilePart(filename="a", mime_type=None, data=b"", param="input[0]")], REQUEST, OLD)
 
 
 def test_models_are_looked_up_at_openai_only_with_a_login() -> None:
@@ -138,3 +137,15 @@ def test_models_are_looked_up_at_openai_only_with_a_login() -> None:
         assert isinstance(features, dict)
         assert features["remote_models"] is logged_in
         assert {name for name, on in features.items() if on} == ({"remote_models"} if logged_in else set())
+
+
+def test_namespaces_are_refused_and_custom_tools_are_functions() -> None:
+    crm = Namespace(name="crm", description="")
+    custom = Tool(name="sql", description="SQL.", parameters=CITY, kind="custom", strict=True)
+    check_tools(changed(REQUEST, tools=(custom,)))
+    (declared,) = early_tools([custom], ToolNames.of([custom]), typed=True)
+    assert declared == {"type": "function", "name": "sql", "description": "SQL.", "inputSchema": CITY}
+    with pytest.raises(InvalidRequest) as raised:
+        check_tools(changed(REQUEST, tools=(custom, replace(custom, namespace=crm))))
+    assert (raised.value.error_code, raised.value.param) == ("unsupported_tool", "tools")
+    assert "'crm'" in raised.value.message

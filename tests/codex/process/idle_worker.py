@@ -10,6 +10,7 @@ from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.process import AppServerProcess
 from turnbridge.codex.process.worker import CodexSpec, Worker
 from turnbridge.codex.protocol.capabilities import read_capabilities
+from turnbridge.turn.items import JsonObject
 
 
 async def idle_worker(
@@ -20,6 +21,7 @@ async def idle_worker(
     direct_tools: bool = True,
 ) -> Worker:
     """Start a worker; it is to be stopped by `worker.process.stop()`."""
+    now = asyncio.get_running_loop().time()
     process = await AppServerProcess.start(["sh", "-c", "exec cat > /dev/null"], home=directory, cwd=directory)
     return Worker(
         spec=CodexSpec(
@@ -34,7 +36,9 @@ async def idle_worker(
         default_model=None,
         login_missing=login is None,
         login=login,
-        started_at=asyncio.get_running_loop().time(),
+        over_websocket=False,
+        started_at=now,
+        idle_since=now,
     )
 
 
@@ -71,11 +75,11 @@ class Starter:
         return self.workers[-1]
 
 
-def answering() -> Connection:
-    """Return a connection to somebody who answers every call, a probe for example."""
+def answering(result: JsonObject | None = None) -> Connection:
+    """Return a connection to somebody who answers every call so, a probe for example."""
 
     def write(line: bytes) -> None:
-        answer = json.dumps({"id": json.loads(line)["id"], "result": {}}).encode() + b"\n"
+        answer = json.dumps({"id": json.loads(line)["id"], "result": result or {}}).encode() + b"\n"
         asyncio.get_running_loop().call_soon(connection.receive, answer)
 
     connection = Connection(write)

@@ -50,7 +50,7 @@ class Codex:
     async def examined_again(self) -> Binary:
         """Examine it in the same process."""
         return await examine(
-            self.path, home=self._directory, cwd=self._directory, notes=self._directory / "data" / "binaries"
+            self.path, home=self._directory, cwd=self._directory, cache=self._directory / "data" / "binaries"
         )
 
     def schemas_asked(self) -> int:
@@ -64,7 +64,7 @@ def codex(tmp_path: Path) -> Codex:
 
 
 async def test_the_real_binary_says_what_it_can_do(tmp_path: Path) -> None:
-    binary = await examine(REAL, home=tmp_path, cwd=tmp_path, notes=tmp_path / "binaries")
+    binary = await examine(REAL, home=tmp_path, cwd=tmp_path, cache=tmp_path / "binaries")
     assert (binary.path, binary.version) == (REAL, importlib.metadata.version("openai-codex-cli-bin"))
     assert binary.schema() == pinned_schema()
     assert binary.capabilities == read_capabilities(pinned_schema())
@@ -135,7 +135,7 @@ async def test_a_binary_that_is_not_codex_is_refused_by_name(codex: Codex, schem
 
 async def test_a_binary_that_does_not_answer_is_given_up(codex: Codex, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its version has to come within it.
-    monkeypatch.setattr(capabilities, "ASK_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(capabilities, "COMMAND_TIMEOUT_S", 2.0)
     codex.is_like(schema="exec sleep 60")
     async with asyncio.timeout(25):
         with pytest.raises(BackendUnavailable, match="`app-server generate-json-schema` did not end within"):

@@ -14,12 +14,11 @@ from structlog.testing import capture_logs
 
 from tests.codex.process.real_codex import RECORDING
 from tests.support.codex_schema import pinned_schema
-from turnbridge.codex.process import connection
 from turnbridge.codex.process.connection import CallRefused, Connection, Inbox
 from turnbridge.codex.protocol import jsonrpc
+from turnbridge.codex.protocol.capabilities import RpcCheck
+from turnbridge.codex.protocol.encode import DECLINED, DECLINES
 from turnbridge.codex.protocol.messages import NOTIFICATIONS, Notification, ToolCallAsked
-from turnbridge.codex.protocol.permissions import DECLINES, NOBODY
-from turnbridge.codex.protocol.rpc_check import RpcCheck
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.items import Json, JsonObject
 
@@ -79,6 +78,7 @@ def read_all(chunks: list[bytes]) -> tuple[list[Json], list[list[Notification | 
     return answers, [waiting(inbox) for inbox in inboxes], peer.connection.skipped
 
 
+@pytest.mark.promise("streaming.any-chunking")
 @settings(deadline=None)  # One example is many thousand pieces.
 @given(st.lists(st.integers(0, len(RECORDED))))
 @example(list(range(len(RECORDED))))
@@ -129,6 +129,7 @@ async def test_answers_reach_their_callers_in_any_order(order: list[int]) -> Non
     assert await asyncio.gather(*calls) == [{"n": n} for n in range(1, 7)]
 
 
+@pytest.mark.promise("faults.garbage")
 @pytest.mark.parametrize(
     "garbage",
     [
@@ -203,13 +204,13 @@ async def test_a_reader_sleeps_until_a_turn_says_something_and_then_gets_all(
 ) -> None:
     peer = Peer()
     inbox = peer.connection.subscribe("mine")
-    inbox.doze()
+    inbox.hold()
     reading = asyncio.ensure_future(inbox.batch())
     for line in [*asleep, awake]:
         await asyncio.sleep(0)
         assert not reading.done()
         if line is THE_START_IS_ANSWERED:
-            inbox.rouse()
+            inbox.release()
         else:
             peer.connection.receive(about("mine", line))
 
@@ -218,7 +219,7 @@ async def test_a_reader_sleeps_until_a_turn_says_something_and_then_gets_all(
 
 
 async def test_items_that_were_injected_may_come_back_however_large_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr(Inbox, "max_unread_bytes", 10_000)
     peer = Peer()
     inbox = peer.connection.subscribe("mine")
     large: JsonObject = {**ECHO, "params": {"turnId": "", "item": {"type": "message", "text": "x" * 20_000}}}
@@ -233,7 +234,7 @@ async def test_items_that_were_injected_may_come_back_however_large_they_are(mon
 async def test_a_failure_wakes_a_reader_that_waits_for_a_turn() -> None:
     peer = Peer()
     inbox = peer.connection.subscribe("mine")
-    inbox.doze()
+    inbox.hold()
     reading = asyncio.ensure_future(inbox.batch())
     await asyncio.sleep(0)
 
@@ -256,11 +257,12 @@ def test_every_line_that_is_read_in_one_go_says_the_same_as_in_two() -> None:
     assert len(methods & NOTIFICATIONS.keys()) > 5
 
 
+@pytest.mark.promise("safety.declined")
 @pytest.mark.parametrize("method", [*sorted(set(DECLINES) - {"item/tool/call"}), "invented/request"])
 async def test_a_request_of_codexs_is_declined_at_once(method: str) -> None:
     peer = Peer()
     peer.says({"id": "q", "method": method, "params": {"threadId": "mine"}})
-    refusal: JsonObject = {"error": {"code": -32601, "message": NOBODY}}
+    refusal: JsonObject = {"error": {"code": -32601, "message": DECLINED}}
     answer: JsonObject = {"result": DECLINES[method]} if method in DECLINES else refusal
     assert peer.written == [{"id": "q", **answer}]
 
@@ -311,7 +313,7 @@ async def test_a_line_that_does_not_end_is_told_once_to_whoever_owns_the_pipe_an
 ) -> None:
     monkeypatch.setattr(jsonrpc, "LONGEST_LINE_BYTES", 100)
     peer, told = Peer(), list[str]()
-    peer.connection.broke = lambda: told.append("broke")
+    peer.connection.on_broken = lambda: told.append("broke")
     asked = peer.connection.send("any", None)
     for _ in range(300):
         peer.connection.receive(b"x")
@@ -381,4 +383,4 @@ async def test_a_decline_that_the_binary_does_not_take_becomes_a_refusal(
 ) -> None:
     monkeypatch.setitem(DECLINES, "item/tool/call", {"output": "words"})
     checked.says({"id": 7, "method": "item/tool/call", "params": {}})
-    assert checked.written == [{"id": 7, "error": {"code": -32601, "message": NOBODY}}]
+    assert checked.written == [{"id": 7, "error": {"code": -32601, "message": DECLINED}}]

@@ -9,6 +9,7 @@ from turnbridge.codex.process.home import codex_environment, hosts_without_proxy
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 
+@pytest.mark.promise("start.proxy")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -68,6 +68,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
+@pytest.mark.promise("start.own-home")
 def test_only_models_providers_and_login_come_along(home: Path, user: Path) -> None:
     prepare_home(home, user)
     assert tomllib.loads((home / "config.toml").read_text()) == {
@@ -92,6 +93,7 @@ def test_a_provider_is_retried_as_the_users_configuration_says(home: Path, user:
     assert sorted(path.name for path in home.iterdir()) == [".env", "auth.json", "config.toml"]
 
 
+@pytest.mark.promise("start.users-home")
 def test_nothing_is_written_to_the_users_home(home: Path, user: Path) -> None:
     before = tree(user)
     prepare_home(home, user)
@@ -115,6 +117,7 @@ def test_the_home_and_what_may_hold_keys_are_private(home: Path, user: Path) -> 
     assert (mode(home), mode(home / "config.toml")) == (0o700, 0o600)
 
 
+@pytest.mark.promise("start.users-home")
 def test_the_login_is_a_link_that_is_written_through(home: Path, user: Path) -> None:
     prepare_home(home, user)
     prepare_home(home, user)
@@ -168,6 +171,7 @@ def test_the_login_state_changes_with_the_login(home: Path, user: Path) -> None:
     assert len(set(states)) == 4
 
 
+@pytest.mark.promise("start.small-home")
 @pytest.mark.parametrize("bare", [True, False])
 def test_an_empty_sessions_folder_is_removed(home: Path, user: Path, bare: bool) -> None:
     (home / "sessions").mkdir(parents=True)
@@ -178,6 +182,7 @@ def test_an_empty_sessions_folder_is_removed(home: Path, user: Path, bare: bool)
     assert not (home / "sessions").exists()
 
 
+@pytest.mark.promise("start.small-home")
 def test_the_log_database_is_bounded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(home_module, "LOG_DATABASE_LIMIT", 10)
     home.mkdir(parents=True)

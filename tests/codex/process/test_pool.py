@@ -9,32 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from soak.patience import until
-from soak.processes import resident_mb
-from tests.codex.process.idle_worker import Starter
-from tests.faults.leftovers import is_whole
+from tests.codex.process.idle_worker import Starter, answering
+from tests.faults.leftovers import grow, is_whole
+from tests.support.processes import resident_mb
+from tests.support.waiting import until
 from turnbridge.codex.process import pool as pool_module
 from turnbridge.codex.process.pool import (
-    Bounds,
     Pool,
     Readiness,
     resident_bytes,
 )
 from turnbridge.codex.process.worker import Worker
 from turnbridge.turn.errors import BackendUnavailable, LoginRequired
+from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio
 
 READY = Readiness(ready=True, reason="")
 STARTING = Readiness(ready=False, reason="Codex is starting.")
-LOGIN_HELP = "Run `codex login`."
+LOGIN_HELP = "Run `turnbridge login`."
 PATIENCE_S = 25
 """After this a test has failed."""
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "FIRST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(Pool, "first_backoff_s", 0.01)
 
 
 @asynccontextmanager
@@ -82,7 +82,7 @@ async def test_requests_that_wait_are_served_when_codex_is_ready(starter: Starte
 
 
 async def test_a_request_does_not_wait_for_ever(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.01)
+    monkeypatch.setattr(Pool, "start_timeout_s", 0.01)
     starter.gate.clear()
     async with running(starter) as pool:
         with pytest.raises(BackendUnavailable, match=r"^Codex is starting\.$") as told:
@@ -90,28 +90,89 @@ async def test_a_request_does_not_wait_for_ever(starter: Starter, monkeypatch: p
         assert told.value.retry_after
 
 
-async def test_a_crash_is_made_good_by_the_reserve_and_the_reserve_by_a_new_start(starter: Starter) -> None:
+@pytest.mark.promise("faults.restart")
+async def test_requests_wait_for_the_successor_of_an_app_server_that_crashed(starter: Starter) -> None:
     async with running(starter) as pool:
         first = await pool.worker()
-        await starter.has_started(2)
-        await crash(first)
-        assert await pool.worker() is starter.workers[1]
-        assert pool.readiness() == READY
-        await starter.has_started(3)
-        assert pool.restarts == 1
-
-
-async def test_requests_wait_through_a_crash_that_nothing_can_make_good_at_once(starter: Starter) -> None:
-    async with running(starter) as pool:
-        first = await pool.worker()
-        await starter.has_started(2)
         starter.gate.clear()
-        await asyncio.gather(*map(crash, starter.workers))
+        await crash(first)
         assert pool.readiness().reason == "Codex ended (exit status -9) and is being started again."
         waiting = asyncio.ensure_future(pool.worker())
         await asyncio.sleep(0)
         starter.gate.set()
-        assert await waiting is starter.workers[2] is not first
+        assert await waiting is starter.workers[1] is not first
+        assert (pool.restarts, pool.readiness()) == (1, READY)
+
+
+@pytest.mark.promise("faults.restart")
+async def test_requests_do_not_wait_for_a_successor_while_another_app_server_serves(starter: Starter) -> None:
+    async with running(starter, most=2) as pool:
+        await grow(pool, 2)
+        first, second = pool.workers
+        starter.gate.clear()
+        await crash(first)
+        assert (await pool.worker(), pool.readiness()) == (second, READY)
+        starter.gate.set()
+        await starter.has_started(3)
+        await until(lambda: pool.workers == [second, starter.workers[2]])
+
+
+@pytest.mark.promise("faults.death.unseen")
+async def test_a_turn_that_lost_its_app_server_waits_for_the_successor_beside_which_nothing_runs(
+    starter: Starter,
+) -> None:
+    async with running(starter, most=2) as pool:
+        await grow(pool, 2)
+        first, second = pool.workers
+        second.load = 1
+        starter.gate.clear()
+        await crash(first)
+        again = asyncio.ensure_future(pool.worker(suspect=True))
+        await asyncio.sleep(0.05)
+        assert not again.done()
+        starter.gate.set()
+        assert await again is starter.workers[2]
+
+
+async def test_the_pool_grows_when_all_are_busy_and_not_before(starter: Starter) -> None:
+    async with running(starter, most=2) as pool:
+        for load in range(Pool.turns_at_ease):
+            assert (await pool.worker()).load == load
+            starter.workers[0].load += 1
+        assert (pool.target, len(starter.workers)) == (1, 1)
+        assert await pool.worker() is starter.workers[0]
+        await starter.has_started(2)
+        await until(lambda: is_whole(pool))
+        assert (pool.target, await pool.worker()) == (2, starter.workers[1])
+        for worker in starter.workers:
+            worker.load = 9
+        await pool.worker()
+        assert pool.target == 2, "there are no more than it may have"
+
+
+async def test_app_servers_beyond_the_first_are_stopped_when_they_are_idle(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pool, "probe_interval_s", 0.01)
+    async with running(starter, most=4) as pool:
+        await grow(pool, 4)
+        first, busy, parked, idle = pool.workers
+        busy.load, parked.parked = 1, 1
+        for worker in pool.workers:
+            worker.idle_since -= Pool.idle_s
+        await asyncio.shield(idle.process.exited)
+        await asyncio.sleep(0.1)
+        assert (pool.workers, pool.target, pool.restarts) == ([first, busy, parked], 3, 0)
+
+
+async def test_a_turn_goes_to_the_first_app_server_at_ease_so_that_others_become_idle(starter: Starter) -> None:
+    async with running(starter, most=2) as pool:
+        await grow(pool, 2)
+        first, second = pool.workers
+        first.load = Pool.turns_at_ease - 1
+        assert await pool.worker() is first
+        first.load = Pool.turns_at_ease
+        assert await pool.worker() is second
 
 
 @pytest.mark.parametrize(
@@ -143,19 +204,20 @@ async def pauses_of(start: Callable[[], Awaitable[Worker]], count: int, monkeypa
             raise Enough
         await real_sleep(0)
 
-    monkeypatch.setattr(pool_module, "FIRST_BACKOFF_S", 0.25)
+    monkeypatch.setattr(Pool, "first_backoff_s", 0.25)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     with pytest.raises(Enough):
         await Pool(start, login_state=lambda: None, login_help="").run()
     return pauses
 
 
+@pytest.mark.promise("faults.backoff")
 async def test_what_cannot_be_started_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     async def start() -> Worker:
         raise BackendUnavailable("broken")
 
     pauses = await pauses_of(start, 11, monkeypatch)
-    assert pauses == [0, 0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert pauses == [0, 0, 0.25, 0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
 async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,28 +228,17 @@ async def test_crashes_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(pool_module, "_now", lambda: at)
         raise BackendUnavailable("broken")
 
-    assert pool_module.CRASH_WINDOW_S == 120
-    assert await pauses_of(start, 5, monkeypatch) == [0, 0.25, 0.5, 0.5, 0.5]
+    assert Pool.crash_window_s == 120
+    assert await pauses_of(start, 6, monkeypatch) == [0, 0, 0.25, 0.25, 0.25, 0.25]
 
 
+@pytest.mark.promise("faults.backoff")
 async def test_what_dies_before_it_can_serve_is_started_less_and_less_often(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def start() -> Worker:
         worker = await starter()
         await crash(worker)
-        return worker
-
-    assert await pauses_of(start, 5, monkeypatch) == [0, 0.25, 0.5, 1, 2]
-
-
-async def test_a_reserve_that_keeps_dying_is_started_less_and_less_often(
-    starter: Starter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def start() -> Worker:
-        worker = await starter()
-        if len(starter.workers) > 1:
-            asyncio.get_running_loop().call_soon(worker.process.kill)
         return worker
 
     assert await pauses_of(start, 5, monkeypatch) == [0, 0, 0.25, 0.5, 1]
@@ -206,7 +257,6 @@ async def test_a_login_that_appears_later_is_noticed_by_the_next_request(starter
     starter.login = None
     async with running(starter) as pool:
         without = await pool.any_worker()
-        await starter.has_started(2)
         starter.login = (2, 2)
         served = await asyncio.gather(*(pool.worker() for _ in range(3)))
         assert {worker.login for worker in served} == {(2, 2)}
@@ -217,7 +267,7 @@ async def test_a_login_that_appears_later_is_noticed_by_the_next_request(starter
 def may_know_less(worker: Worker) -> None:
     """Let an app-server be one that knows of no login and has been there for a while."""
     worker.login_missing = True
-    worker.started_at -= pool_module.LOGIN_RECHECK_S + 1
+    worker.started_at -= Pool.login_recheck_s + 1
 
 
 async def test_to_look_for_a_login_again_and_again_is_no_crash(starter: Starter) -> None:
@@ -225,8 +275,7 @@ async def test_to_look_for_a_login_again_and_again_is_no_crash(starter: Starter)
     async with running(starter) as pool:
         for _ in range(8):
             await until(lambda: is_whole(pool))
-            for worker in starter.workers[-2:]:
-                may_know_less(worker)
+            may_know_less(starter.workers[-1])
             with pytest.raises(LoginRequired, match=LOGIN_HELP):
                 await pool.worker()
         assert pool.restarts == 0
@@ -235,7 +284,7 @@ async def test_to_look_for_a_login_again_and_again_is_no_crash(starter: Starter)
 async def test_while_a_login_is_looked_for_clients_are_told_how_to_log_in(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "START_PATIENCE_S", 0.01)
+    monkeypatch.setattr(Pool, "start_timeout_s", 0.01)
     starter.login = None
     async with running(starter) as pool:
         await until(lambda: is_whole(pool))
@@ -251,19 +300,37 @@ async def test_while_a_login_is_looked_for_clients_are_told_how_to_log_in(
 async def test_app_servers_that_know_the_login_serve_on_while_those_without_it_are_replaced(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "WATCH_INTERVAL_S", 0.01)
-    async with running(starter, count=2) as pool:
-        await until(lambda: is_whole(pool))
+    monkeypatch.setattr(Pool, "probe_interval_s", 0.01)
+    async with running(starter, most=2) as pool:
+        await grow(pool, 2)
         without, knowing = pool.workers
         knowing.load = 1
         without.login_missing = True
         assert (await pool.worker(), pool.readiness()) == (knowing, READY)
         may_know_less(without)
         await asyncio.shield(without.process.exited)
-        await starter.has_started(4)
-        assert pool.workers == [knowing, starter.workers[2]]
+        await starter.has_started(3)
+        await until(lambda: pool.workers == [knowing, starter.workers[2]])
         assert alive(knowing)
         assert pool.restarts == 0
+
+
+@pytest.mark.promise("commands.login.noticed")
+@pytest.mark.parametrize("changed", [(2, 2), None], ids=["another login", "logout"])
+async def test_app_servers_with_an_outdated_login_are_replaced(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch, changed: tuple[int, int] | None
+) -> None:
+    monkeypatch.setattr(Pool, "probe_interval_s", 0.01)
+    async with running(starter) as pool:
+        outdated = await pool.worker()
+        starter.login = changed
+        await asyncio.sleep(0.1)
+        assert pool.workers == [outdated], "it has only just started"
+        outdated.started_at -= Pool.login_recheck_s + 1
+        await asyncio.shield(outdated.process.exited)
+        assert pool.workers == starter.workers[1:]
+        assert [worker.login for worker in pool.workers] == [changed]
+        assert (pool.restarts, pool.readiness().ready) == (0, changed is not None)
 
 
 async def test_on_demand_nothing_starts_before_the_first_request(starter: Starter) -> None:
@@ -273,57 +340,87 @@ async def test_on_demand_nothing_starts_before_the_first_request(starter: Starte
         assert await pool.worker() is starter.workers[0]
 
 
-async def test_an_app_server_that_has_had_its_threads_is_replaced_and_ends(starter: Starter) -> None:
-    async with running(starter, bounds=Bounds(threads=2)) as pool:
+def outgrow(worker: Worker) -> None:
+    # More than just so: a process that has just started may still shrink a little.
+    worker.first_resident_bytes -= Pool.max_growth_bytes + Pool.bytes_per_thread // 2
+
+
+def grow_old(worker: Worker) -> None:
+    worker.started_at -= Pool.max_age_s
+
+
+@pytest.mark.promise("faults.recycling")
+@pytest.mark.parametrize("age", [outgrow, grow_old])
+async def test_an_app_server_that_has_grown_too_old_or_too_large_is_recycled_when_it_is_next_probed(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch, age: Callable[[Worker], None]
+) -> None:
+    monkeypatch.setattr(Pool, "probe_interval_s", 0.01)
+    async with running(starter) as pool:
         first = await pool.worker()
-        await starter.has_started(2)
-        pool.note_thread(first)
+        starter.gate.clear()
+        age(first)
+        await asyncio.sleep(0.1)
+        assert pool.workers == [first], "it serves until its replacement is ready"
+        starter.gate.set()
+        await asyncio.shield(first.process.exited)
+        assert pool.workers == [starter.workers[1]]
+        assert (pool.restarts, pool.readiness()) == (0, READY)
+
+
+@pytest.mark.promise("faults.recycling")
+async def test_memory_is_measured_whenever_some_threads_were_opened(starter: Starter) -> None:
+    async with running(starter) as pool:
+        first = await pool.worker()
+        outgrow(first)
+        for _ in range(Pool.threads_per_probe - 1):
+            pool.note_thread(first)
+        await asyncio.sleep(0.05)
         assert await pool.worker() is first
         pool.note_thread(first)
         await asyncio.shield(first.process.exited)
         assert await pool.worker() is starter.workers[1]
 
 
-def old(worker: Worker, _monkeypatch: pytest.MonkeyPatch) -> None:
-    worker.started_at -= Bounds().age_s
-
-
-def large(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {worker.process.pid: Bounds().resident_bytes}
-    monkeypatch.setattr(pool_module, "resident_bytes", lambda pid: sizes.get(pid, 0))
-
-
-@pytest.mark.parametrize("outgrow", [old, large])
-async def test_an_app_server_that_has_grown_too_old_or_too_large_is_replaced_when_it_is_next_looked_at(
-    starter: Starter, monkeypatch: pytest.MonkeyPatch, outgrow: Callable[[Worker, pytest.MonkeyPatch], None]
-) -> None:
-    monkeypatch.setattr(pool_module, "WATCH_INTERVAL_S", 0.01)
+async def test_threads_that_are_still_held_do_not_count_as_growth(starter: Starter) -> None:
     async with running(starter) as pool:
-        first = await pool.worker()
-        await starter.has_started(2)
-        outgrow(first, monkeypatch)
-        await asyncio.shield(first.process.exited)
-        assert pool.workers == [starter.workers[1]]
-        await starter.has_started(3)
-        assert (pool.restarts, pool.readiness()) == (0, READY)
+        worker = await pool.worker()
+        outgrow(worker)
+        assert pool._is_outgrown(worker)
+        worker.held = 1
+        assert not pool._is_outgrown(worker)
 
 
-async def test_turns_that_wait_for_a_client_keep_a_replaced_app_server_for_a_while_and_no_longer(
+async def test_memory_is_what_codex_reports_or_else_the_system(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "RETIREMENT_LOOK_S", 0.01)
+    monkeypatch.setattr(pool_module, "resident_bytes", lambda _: 777)
+    async with running(starter) as pool:
+        worker = await pool.worker()
+        assert worker.resident_bytes == worker.first_resident_bytes == 777
+        reported: JsonObject = {"process": {"residentMemoryBytes": 12345}}
+        worker.connection = answering(reported)
+        await pool._probe(worker)
+        assert worker.resident_bytes == 12345
+
+
+async def test_turns_that_wait_for_a_client_keep_a_recycled_app_server_for_a_while_and_no_longer(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pool, "drain_poll_s", 0.01)
+    monkeypatch.setattr(Pool, "threads_per_probe", 1)
     later, now = [0.0], pool_module._now
     monkeypatch.setattr(pool_module, "_now", lambda: now() + later[0])
-    async with running(starter, bounds=Bounds(threads=1)) as pool:
+    async with running(starter) as pool:
         first = await pool.worker()
         first.parked = 1
-        await starter.has_started(2)
+        outgrow(first)
         pool.note_thread(first)
+        await starter.has_started(2)
         await until(lambda: pool.workers == [starter.workers[1]])
         # Time enough for many looks.
         await asyncio.sleep(0.2)
         assert alive(first)
-        later[0] = pool_module.PARKED_GRACE_S
+        later[0] = Pool.parked_grace_s
         await asyncio.shield(first.process.exited)
 
 
@@ -334,26 +431,28 @@ def serves(pool: Pool, worker: Worker) -> Callable[[], bool]:
 async def test_of_replaced_app_servers_that_wait_for_clients_only_as_many_stay_as_serve(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "RETIREMENT_LOOK_S", 0.01)
-    async with running(starter, bounds=Bounds(threads=1)) as pool:
+    monkeypatch.setattr(Pool, "drain_poll_s", 0.01)
+    monkeypatch.setattr(Pool, "threads_per_probe", 1)
+    async with running(starter) as pool:
         for number in range(3):
-            await starter.has_started(number + 2)
+            await starter.has_started(number + 1)
             worker = starter.workers[number]
             await until(serves(pool, worker))
             worker.parked = 1
+            outgrow(worker)
             pool.note_thread(worker)
-        await starter.has_started(5)
+        await starter.has_started(4)
         first, second, third, *_ = starter.workers
         await asyncio.gather(*(asyncio.shield(worker.process.exited) for worker in (first, second)))
         await asyncio.sleep(0.05)
         assert alive(third)
 
 
-async def test_a_turn_goes_to_the_app_server_that_has_least_to_do(starter: Starter) -> None:
-    async with running(starter, count=3) as pool:
-        await starter.has_started(4)
+async def test_of_busy_app_servers_the_one_that_has_least_to_do_gets_the_turn(starter: Starter) -> None:
+    async with running(starter, most=3) as pool:
+        await grow(pool, 3)
         one, two, three = pool.workers
-        one.load, two.load, three.load = 2, 1, 1
+        one.load, two.load, three.load = 3, 2, 2
         # One that waits for a client has nothing to do.
         three.parked = 9
         chosen = []

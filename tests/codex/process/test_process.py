@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from soak.patience import until
-from soak.processes import command, with_variable
+from tests.support.processes import command, with_variable
+from tests.support.waiting import until
 from turnbridge.codex.process import process
 from turnbridge.codex.process.home import WITHHELD_VARIABLES
 from turnbridge.codex.process.process import AppServerProcess
@@ -34,14 +34,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 @pytest.fixture(autouse=True)
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "EXIT_GRACE_S", 0.2)
-    monkeypatch.setattr(process, "TERMINATE_GRACE_S", 0.2)
+    monkeypatch.setattr(AppServerProcess, "exit_grace_s", 0.2)
+    monkeypatch.setattr(AppServerProcess, "terminate_grace_s", 0.2)
 
 
 @pytest.fixture
 def much_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody be ended who is only slow, and any wait for that be noticed."""
-    monkeypatch.setattr(process, "EXIT_GRACE_S", NEVER_S)
+    monkeypatch.setattr(AppServerProcess, "exit_grace_s", NEVER_S)
 
 
 class Child:
@@ -86,6 +86,7 @@ DEAF = "import time; print('ready', flush=True); time.sleep(60)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {DEAF}"
 
 
+@pytest.mark.promise("faults.orphans")
 @pytest.mark.parametrize(
     ("code", "graces", "status", "at_least"),
     [
@@ -103,8 +104,8 @@ async def test_every_child_ends_within_its_bound(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "EXIT_GRACE_S", graces[0])
-    monkeypatch.setattr(process, "TERMINATE_GRACE_S", graces[1])
+    monkeypatch.setattr(AppServerProcess, "exit_grace_s", graces[0])
+    monkeypatch.setattr(AppServerProcess, "terminate_grace_s", graces[1])
     child = await Child.start(code, tmp_path)
     await child.says(b"ready")
     # A loop's clock may be a millisecond early.
@@ -171,6 +172,7 @@ async def test_a_child_can_be_stopped_by_several_at_once(tmp_path: Path) -> None
         os.kill(child.process.pid, 0)
 
 
+@pytest.mark.promise("safety.secrets")
 async def test_a_child_has_its_own_home_and_session_and_none_of_the_gateways_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

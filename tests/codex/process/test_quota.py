@@ -11,7 +11,7 @@ from tests.codex.process.idle_worker import idle_worker
 from tests.support.turn_requests import turn_request
 from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.thread import CodexThread
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn.errors import QuotaExhausted
 from turnbridge.turn.events import TurnFailed
 from turnbridge.turn.items import (

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.support.gateway import running_bridge
-from turnbridge.codex.process import spare_threads as module
+from tests.support.gateway import running_bridge, running_bridge_over_websocket
+from tests.support.websocket_model import WebSocketModel
 from turnbridge.codex.process.connection import CallRefused, Connection
 from turnbridge.codex.process.spare_threads import (
     LARGEST_SPARE_BYTES,
@@ -31,6 +31,7 @@ class Codex:
 
     def __init__(self) -> None:
         self.started: list[JsonObject] = []
+        self.released: list[str] = []
         self.refuses = False
         self.connection = Connection(self._take)
 
@@ -43,9 +44,13 @@ class Codex:
         asyncio.get_running_loop().call_soon(self.connection.receive, msgspec.json.encode(told) + b"\n")
 
 
+def spares_of(codex: Codex) -> SpareThreads:
+    return SpareThreads(codex.connection, codex.released.append)
+
+
 async def test_what_comes_again_is_started_ahead_and_given_to_one_request_only() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     for expected, ready in (("t1", 0), ("t2", 1), ("t3", 1), ("t4", 1)):
         assert await spares.take(KIND) == expected
         spares.refill(KIND)
@@ -57,7 +62,7 @@ async def test_what_comes_again_is_started_ahead_and_given_to_one_request_only()
 
 async def test_only_the_very_same_parameters_share_a_thread() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     for _ in range(2):
         await spares.take(KIND)
     spares.refill(KIND)
@@ -67,7 +72,7 @@ async def test_only_the_very_same_parameters_share_a_thread() -> None:
 
 async def test_a_spare_that_could_not_be_started_is_started_again_when_it_is_needed() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     for _ in range(2):
         await spares.take(KIND)
     codex.refuses = True
@@ -78,19 +83,27 @@ async def test_a_spare_that_could_not_be_started_is_started_again_when_it_is_nee
     assert await spares.take(KIND) == "t5"
 
 
-async def test_a_spare_that_codex_may_have_let_go_of_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_spare_that_is_too_old_is_released_instead_of_used(monkeypatch: pytest.MonkeyPatch) -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     for _ in range(2):
         await spares.take(KIND)
     spares.refill(KIND)
     assert len(codex.started) == 3
-    monkeypatch.setattr(module, "OLDEST_S", 0)
+    monkeypatch.setattr(SpareThreads, "max_age_s", 0)
     assert await spares.take(KIND) == "t4"
+    assert codex.released == ["t3"]
+
+
+async def test_where_each_thread_costs_the_provider_a_request_none_is_started_ahead() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection, codex.released.append, most=0)
+    await ask_for(spares, *["m"] * 5)
+    assert (len(codex.started), len(spares)) == (5, 0)
 
 
 async def test_the_number_of_spares_is_bounded() -> None:
-    spares = SpareThreads(Codex().connection)
+    spares = spares_of(Codex())
     for number, _ in itertools.product(range(MOST_SPARES + 3), range(2)):
         await spares.take(ThreadKind("me", {"model": str(number)}))
         spares.refill(ThreadKind("me", {"model": str(number)}))
@@ -113,7 +126,7 @@ def started(codex: Codex, model: str) -> int:
 @pytest.mark.parametrize("more", [1, 4])
 async def test_kinds_that_come_equally_often_do_not_drive_out_each_others_spares(more: int, in_turn: bool) -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     models = [str(number) for number in range(MOST_SPARES + more)]
     rounds, order = 20, random.Random(1)
     for _ in range(rounds):
@@ -123,7 +136,7 @@ async def test_kinds_that_come_equally_often_do_not_drive_out_each_others_spares
 
 async def test_a_spare_gives_way_to_a_kind_that_comes_twice_as_often() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 2)
     await ask_for(spares, *["often"] * 3)
     assert started(codex, "often") == 3
@@ -133,7 +146,7 @@ async def test_a_spare_gives_way_to_a_kind_that_comes_twice_as_often() -> None:
 
 async def test_the_client_with_most_spares_gives_one_up_for_a_client_that_has_fewer() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 20, client="loud")
     await ask_for(spares, "mine", "mine", client="quiet")
     assert (started(codex, "mine"), len(spares)) == (3, MOST_SPARES)
@@ -144,7 +157,7 @@ async def test_the_client_with_most_spares_gives_one_up_for_a_client_that_has_fe
 
 async def test_what_a_client_asks_for_is_remembered_whatever_others_ask_for() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     await ask_for(spares, "mine", client="quiet")
     await ask_for(spares, *map(str, range(MOST_KINDS + 5)), client="loud")
     await ask_for(spares, "mine", client="quiet")
@@ -153,7 +166,7 @@ async def test_what_a_client_asks_for_is_remembered_whatever_others_ask_for() ->
 
 async def test_threads_with_large_instructions_are_not_started_ahead() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     large = ThreadKind("me", {"baseInstructions": "x" * LARGEST_SPARE_BYTES})
     for _ in range(3):
         await spares.take(large)
@@ -163,24 +176,22 @@ async def test_threads_with_large_instructions_are_not_started_ahead() -> None:
 
 async def test_a_spare_that_has_grown_too_old_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
+    spares = spares_of(codex)
     await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 2)
-    monkeypatch.setattr(module, "OLDEST_S", 0)
+    monkeypatch.setattr(SpareThreads, "max_age_s", 0)
     await ask_for(spares, *["later"] * 2)
     assert (started(codex, "later"), len(spares)) == (3, MOST_SPARES)
 
 
-async def test_threads_that_nobody_has_used_are_counted_also_when_they_were_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_spares_that_are_evicted_are_released() -> None:
     codex = Codex()
-    spares = SpareThreads(codex.connection)
-    for asked, unused in ((1, 0), (2, 1), (3, 1)):
-        await ask_for(spares, "m")
-        assert (len(codex.started) - asked, spares.unused) == (unused, unused)
-    monkeypatch.setattr(module, "OLDEST_S", 0)
-    await ask_for(spares, "m")
-    assert (len(codex.started) - 4, spares.unused) == (2, 2)
+    spares = spares_of(codex)
+    await ask_for(spares, *[str(number) for number in range(MOST_SPARES)] * 2)
+    assert codex.released == []
+    await ask_for(spares, *["often"] * 4)
+    await asyncio.sleep(0)
+    (evicted,) = codex.released
+    assert codex.started[int(evicted.removeprefix("t")) - 1] == {"model": "0"}
 
 
 @pytest.mark.real
@@ -195,4 +206,17 @@ async def test_a_real_conversation_in_a_spare_thread_is_like_any_other(tmp_path:
             assert len(str(seen["input"]).split("question")) == 2, "only this request's item is there"
         (worker,) = bridge.gateway.pool.workers
         assert len(worker.spares) == 1
-        assert worker.threads == 5, "the spare one too"
+        assert worker.opened == 4
+
+
+@pytest.mark.real
+async def test_over_websocket_the_provider_gets_no_request_that_no_client_asked_for(tmp_path: Path) -> None:
+    async with running_bridge_over_websocket(tmp_path) as bridge:
+        for _ in range(3):
+            bridge.says("ok")
+            await bridge.client.responses.create(model="gpt-5.5", input="hi")
+        (worker,) = bridge.gateway.pool.workers
+        assert worker.over_websocket
+        assert isinstance(bridge.model, WebSocketModel)
+        # Codex sends one request of its own for each thread that is started.
+        assert (len(worker.spares), bridge.model.warmed_up) == (0, 3)

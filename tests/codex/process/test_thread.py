@@ -11,8 +11,8 @@ from tests.support.codex_schema import old_schema
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.thread import CodexThread
-from turnbridge.codex.protocol.rpc_check import RpcCheck
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.capabilities import RpcCheck
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn.errors import (
     BackendLost,
     BackendUnavailable,
@@ -186,6 +186,7 @@ def output_of(number: int) -> JsonObject:
     return {"contentItems": [{"type": "inputText", "text": f"output {number}"}], "success": True}
 
 
+@pytest.mark.promise("tools.mode.native-at-once")
 @pytest.mark.parametrize(
     ("parallel", "legs"), [(True, [[1, 2, 3]]), (False, [[1], [2], [3]])], ids=["together", "one by one"]
 )
@@ -252,7 +253,7 @@ async def test_a_thread_that_codex_has_let_go_of_is_lost_and_not_the_clients_mis
     try:
         thread = CodexThread(worker, "thread", ASKED, ToolNames(()))
         with pytest.raises(error):
-            await thread.show(ASKED.items)
+            await thread.inject(ASKED.items)
     finally:
         await worker.process.stop()
 
@@ -262,12 +263,13 @@ async def test_an_echo_that_never_comes_is_waited_for_as_long_as_an_answer(tmp_p
         answer = json.dumps({"id": json.loads(line)["id"], "result": {}}).encode() + b"\n"
         asyncio.get_running_loop().call_soon(connection.receive, answer)
 
-    connection = Connection(take, call_timeout_s=0.05)
+    connection = Connection(take)
+    connection.call_timeout_s = 0.05
     worker = await idle_worker(tmp_path, connection=connection)
     image = Message(role="user", parts=(ImagePart(url="data:image/png;base64,AAAA", param="input"),))
     try:
         thread = CodexThread(worker, "thread", ASKED, ToolNames(()))
         with pytest.raises(BackendUnavailable, match="images"):
-            await asyncio.wait_for(thread.show((image,)), 10)
+            await asyncio.wait_for(thread.inject((image,)), 10)
     finally:
         await worker.process.stop()

@@ -14,8 +14,6 @@ import pytest
 import structlog.testing
 
 from tests.codex.process.real_codex import spec_for
-from turnbridge.codex.process import process as process_module
-from turnbridge.codex.process import worker as worker_module
 from turnbridge.codex.process.home import prepare_home
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.process import AppServerProcess
@@ -37,7 +35,7 @@ REAL = codex_cli_bin.bundled_codex_path()
 @pytest.fixture(autouse=True)
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let children that do not listen end soon; the real Codex leaves by itself."""
-    monkeypatch.setattr(process_module, "EXIT_GRACE_S", 0.5)
+    monkeypatch.setattr(AppServerProcess, "exit_grace_s", 0.5)
 
 
 @pytest.fixture
@@ -55,6 +53,7 @@ def catalog(spec: CodexSpec) -> dict[str, tuple[int, int]]:
     return {model["slug"]: (model["context_window"], model["max_context_window"]) for model in models}
 
 
+@pytest.mark.promise("models.list", "models.default")
 async def test_models_have_their_true_context_windows(spec: CodexSpec) -> None:
     worker = await start_worker(replace(spec, overrides=(*spec.overrides, 'model="gpt-5.5"')))
     await worker.process.stop()
@@ -165,12 +164,9 @@ def is_gone(spec: CodexSpec) -> bool:
     return False
 
 
-async def test_an_app_server_that_never_answers_is_given_up_and_ended(
-    spec: CodexSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_module, "HANDSHAKE_TIMEOUT_S", 1.0)
+async def test_an_app_server_that_never_answers_is_given_up_and_ended(spec: CodexSpec) -> None:
     with pytest.raises(BackendUnavailable, match="handshake"):
-        await start_worker(pretending(spec, app_server=NOTES_ITS_PID))
+        await start_worker(replace(pretending(spec, app_server=NOTES_ITS_PID), startup_timeout_s=1.0))
     assert is_gone(spec)
 
 
@@ -187,11 +183,9 @@ async def test_a_listener_that_cannot_be_made_leaves_no_process(spec: CodexSpec)
         os.kill(pids[0], 0)
 
 
-async def test_an_accounts_catalogue_that_does_not_come_is_replaced_by_the_bundled_one(
-    spec: CodexSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_accounts_catalogue_that_does_not_come_is_replaced_by_the_bundled_one(spec: CodexSpec) -> None:
     # The bundled one has to come within it.
-    monkeypatch.setattr(worker_module, "CATALOG_TIMEOUT_S", 4.0)
+    spec = replace(spec, catalog_timeout_s=4.0)
     debug = f'[ "$3" = --bundled ] || {{ {NOTES_ITS_PID}; }}; exec {REAL} "$@"'
     worker = await start_worker(pretending(spec, debug=debug, app_server=f'exec {REAL} "$@"'))
     await worker.process.stop()

@@ -6,12 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.codex_schema import old_schema, pinned_schema
-from turnbridge.codex.protocol.capabilities import (
-    Capabilities,
-    Dialect,
-    Protocol,
-    read_capabilities,
-)
+from turnbridge.codex.protocol.capabilities import Capabilities, Dialect, Protocol, read_capabilities
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.real
@@ -99,8 +94,10 @@ def test_methods_fields_and_items_are_those_of_the_binary() -> None:
     pinned, old = read_capabilities(pinned_schema()), read_capabilities(old_schema())
     assert {"thread/inject_items", "thread/start"} <= pinned.params.keys()
     assert {"newConversation", "thread/start"} <= old.params.keys()
-    assert (pinned.takes("turn/start", "serviceTier"), old.takes("turn/start", "serviceTier")) == (True, False)
-    assert not pinned.takes("newConversation", "model")
+    wished: JsonObject = {"threadId": "t", "serviceTier": "fast"}
+    assert pinned.supported("turn/start", wished) == wished
+    assert old.supported("turn/start", wished) == {"threadId": "t"}
+    assert pinned.supported("newConversation", {"model": "m"}) == {}
     assert {"commandExecution", "agentMessage"} <= old.item_types
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnbridge.codex.protocol.configured_model import UNKNOWN_TRAITS, with_model
+from turnbridge.codex.protocol.catalog import UNKNOWN_TRAITS, with_model
 from turnbridge.turn.items import JsonObject
 
 SCRIPTING: JsonObject = {"slug": "gpt-9", "tool_mode": "code_mode_only", "shell_type": "none"}

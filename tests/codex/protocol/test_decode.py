@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from tests.api.shared.event_streams import PHASES, check_stream, texts
 from tests.api.shared.told import Told, told
 from turnbridge.codex.protocol import messages as schema
-from turnbridge.codex.protocol.decode import HOST_ACTIONS, TurnDecoder
+from turnbridge.codex.protocol.decode import HOST_ACTIONS, Retries, TurnDecoder
 from turnbridge.codex.protocol.errors import CONTEXT_WORDS
-from turnbridge.codex.protocol.retries import Retries
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn import errors
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import Json, JsonObject
@@ -57,7 +56,7 @@ def raw_thought(item_id: str, summary: list[str], content: list[str] | None) -> 
 def decoded(*notes: schema.Notification, decoder: TurnDecoder | None = None) -> list[ev.TurnEvent]:
     reader = decoder or TurnDecoder()
     reader.turn_id = TURN
-    return [event for note in notes for event in reader.feed(note)]
+    return [event for note in notes for event in reader.read([note])]
 
 
 @dataclass
@@ -117,6 +116,7 @@ def turns(draw: st.DrawFn) -> Turn:
     return turn
 
 
+@pytest.mark.promise("streaming.responses.one-terminal-event", "streaming.retried-by-codex")
 @given(turns())
 def test_any_turn_gives_a_stream_that_keeps_its_promises(turn: Turn) -> None:
     decoder = TurnDecoder()
@@ -141,6 +141,7 @@ def test_notifications_mean_the_same_whether_they_are_read_together_or_one_by_on
     assert repr(together[-1]) == repr(alone[-1])
 
 
+@pytest.mark.promise("streaming.responses.one-terminal-event")
 @given(turns(), st.data())
 def test_a_turn_that_codex_leaves_unfinished_ends_once_it_is_closed(turn: Turn, data: st.DataObject) -> None:
     decoder = TurnDecoder()
@@ -177,6 +178,43 @@ def test_a_call_in_a_namespace_that_nobody_declared_is_not_passed_on(namespace: 
     assert calls == ([ev.FunctionCallDone("fc", "c", "f", "{}", namespace)] if passed_on else [])
 
 
+@pytest.mark.parametrize(
+    ("note", "heard"),
+    [
+        (begun("agentMessage", "msg_1"), True),
+        (begun("reasoning", "rs_1"), True),
+        (begun("webSearch", "ws_1"), True),
+        (begun("userMessage", "msg_0"), False),
+        (begun("dynamicToolCall", "call_1"), False),
+        (schema.AgentMessageDelta(THREAD, TURN, "msg_1", "Hi"), True),
+        (schema.SummaryTextDelta(THREAD, TURN, "rs_1", 0, "Hm"), True),
+        (schema.ReasoningTextDelta(THREAD, TURN, "rs_1", 0, "Hm"), True),
+        (schema.RawResponseCompleted(THREAD, TURN), True),
+        (whole(raw_message(None, "Hi", role="user")), False),
+        (schema.ErrorReported(THREAD, TURN, schema.TurnError("Reconnecting... 1/5"), will_retry=True), False),
+    ],
+)
+def test_only_the_model_is_heard_and_a_resumed_turn_waits_for_it_again(note: schema.Notification, heard: bool) -> None:
+    decoder = TurnDecoder()
+    assert not decoder.heard
+    decoded(note, decoder=decoder)
+    assert decoder.heard is heard
+    decoder.resume()
+    assert not decoder.heard
+
+
+def test_every_count_of_a_model_call_reaches_the_usage_under_its_name() -> None:
+    used = schema.TokenUsage(
+        input_tokens=50,
+        cached_input_tokens=40,
+        cache_write_input_tokens=30,
+        output_tokens=20,
+        reasoning_output_tokens=10,
+    )
+    counted = ev.Usage(input=50, cached=40, cache_written=30, output=20, reasoning=10)
+    assert decoded(schema.RawResponseCompleted(THREAD, TURN, used), COMPLETED) == [ev.TurnCompleted(counted)]
+
+
 def test_notifications_of_other_turns_are_not_heard() -> None:
     other = schema.AgentMessageDelta(THREAD, "turn-0", "msg_1", "Not mine.")
     ended = schema.TurnCompleted(THREAD, schema.TurnRef("turn-0", "completed"))
@@ -208,6 +246,7 @@ def test_a_thought_that_is_begun_again_under_its_old_id_keeps_the_stream_in_orde
     check_stream(decoded(*begin, RETRIED, *begin, whole(raw_thought("rs_1", ["Hm."], None)), COMPLETED))
 
 
+@pytest.mark.promise("safety.stopped")
 @pytest.mark.parametrize("kind", sorted(HOST_ACTIONS))
 def test_a_turn_in_which_codex_acts_on_the_host_is_stopped(kind: str) -> None:
     (failed,) = decoded(begun(kind, "item_1"), COMPLETED)
@@ -220,6 +259,7 @@ def test_a_turn_in_which_codex_acts_on_the_host_is_stopped(kind: str) -> None:
     )
 
 
+@pytest.mark.promise("errors.compaction")
 def test_a_history_that_codex_shortens_by_itself_is_too_long() -> None:
     (failed,) = decoded(begun("contextCompaction", "item_1"), COMPLETED)
     assert isinstance(failed, ev.TurnFailed)
@@ -231,6 +271,7 @@ def test_a_history_that_codex_shortens_by_itself_is_too_long() -> None:
     )
 
 
+@pytest.mark.promise("errors.compaction")
 def test_a_client_may_allow_codex_to_shorten_the_history() -> None:
     decoder = TurnDecoder(allow_truncation=True)
     assert decoded(begun("contextCompaction", "item_1"), COMPLETED, decoder=decoder) == [ev.TurnCompleted(ev.Usage())]
@@ -242,9 +283,9 @@ def test_a_provider_that_goes_on_failing_fails_the_turn_and_one_that_answers_doe
     decoder = TurnDecoder(retries=Retries(10, lambda: next(times)))
     decoder.turn_id = TURN
     for note in (RETRIED, RETRIED, begun("reasoning", "rs_1"), RETRIED):
-        assert not any(isinstance(event, ev.TurnFailed) for event in decoder.feed(note))
+        assert not any(isinstance(event, ev.TurnFailed) for event in decoder.read([note]))
         assert decoder.retrying == (note is RETRIED)
-    (failed,) = decoder.feed(RETRIED)
+    (failed,) = decoder.read([RETRIED])
     assert isinstance(failed, ev.TurnFailed)
 
 
@@ -254,4 +295,4 @@ def test_the_time_before_the_outputs_of_a_call_does_not_count_as_failing() -> No
     decoder.turn_id = TURN
     decoder.resume()
     unreachable = schema.TurnError("Reconnecting...", additional_details="Connection failed: no")
-    assert decoder.feed(schema.ErrorReported(THREAD, TURN, unreachable, True)) == []
+    assert decoder.read([schema.ErrorReported(THREAD, TURN, unreachable, True)]) == []

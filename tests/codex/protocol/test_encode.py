@@ -7,18 +7,18 @@ import pytest
 
 from tests.codex.protocol.protocol import Protocol
 from tests.support.turn_requests import changed, turn_request
+from turnbridge.codex.protocol.catalog import bare_catalog
 from turnbridge.codex.protocol.encode import (
     PROCESS_OVERRIDES,
     SWITCHED_OFF,
-    bare_catalog,
     initialize_params,
     inject_items_params,
     thread_start_params,
     turn_start_params,
 )
 from turnbridge.codex.protocol.messages import UNWANTED_NOTIFICATIONS
-from turnbridge.codex.protocol.tools import ToolNames
-from turnbridge.turn.errors import BackendUnavailable, InternalFault
+from turnbridge.codex.protocol.tool_names import ToolNames
+from turnbridge.turn.errors import InternalFault
 from turnbridge.turn.items import (
     FilePart,
     FunctionCall,
@@ -31,7 +31,7 @@ from turnbridge.turn.items import (
     Reasoning,
     TextPart,
 )
-from turnbridge.turn.request import AnyJsonObject, JsonOfSchema
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, Namespace, Tool, WebSearch
 
 NO_TOOLS = ToolNames(())
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
@@ -170,16 +170,23 @@ ITEMS: list[tuple[Item, JsonObject]] = [
         },
     ),
     (
-        RawItem(item={"type": "custom_tool_call", "call_id": "call_3", "name": "note", "input": "x"}),
-        {"type": "custom_tool_call", "call_id": "call_3", "name": "note", "input": "x"},
+        FunctionCall(call_id="call_3", name="a.b", arguments='{"input": "x"}', custom=True, id="ctc_3"),
+        {"type": "custom_tool_call", "call_id": "call_3", "name": "a.b", "input": "x", "id": "ctc_3"},
     ),
+    (
+        FunctionCall(call_id="call_3", name="a", arguments='{"input":""}', namespace="crm", custom=True, id="fc_3"),
+        {"type": "custom_tool_call", "call_id": "call_3", "name": "a", "namespace": "crm", "input": ""},
+    ),
+    (RawItem(item={"type": "compaction", "encrypted_content": "x"}), {"type": "compaction", "encrypted_content": "x"}),
 ]
 
 
+@pytest.mark.promise("safety.switched-off")
 def test_a_thread_starts_with_the_whole_recipe() -> None:
     assert thread_start_params(PLAIN, NO_TOOLS) == RECIPE
 
 
+@pytest.mark.promise("items.instructions")
 def test_a_thread_starts_with_the_clients_instructions_and_verbosity() -> None:
     config = RECIPE["config"]
     assert isinstance(config, dict)
@@ -194,6 +201,7 @@ def test_a_plain_turn_only_continues_what_was_injected() -> None:
     assert turn_start_params("thread-1", PLAIN) == {"threadId": "thread-1", "input": []}
 
 
+@pytest.mark.promise("structured.enforced")
 def test_a_turn_carries_every_wish_of_the_clients() -> None:
     assert turn_start_params("thread-1", FULL) == {
         "threadId": "thread-1",
@@ -213,6 +221,7 @@ def test_a_format_that_the_provider_would_refuse_is_not_asked_of_it(output: AnyJ
     assert "outputSchema" not in turn_start_params("thread-1", changed(PLAIN, output=output))
 
 
+@pytest.mark.promise("items.history")
 @pytest.mark.parametrize(("item", "expected"), ITEMS)
 def test_every_item_is_injected_as_the_model_would_see_it(item: Item, expected: JsonObject) -> None:
     assert inject_items_params("thread-1", [item], NO_TOOLS) == {"threadId": "thread-1", "items": [expected]}
@@ -224,11 +233,7 @@ def test_a_file_that_was_not_turned_into_text_is_our_own_fault() -> None:
         inject_items_params("thread-1", [Message(role="user", parts=(part,))], NO_TOOLS)
 
 
-def test_a_catalogue_without_models_is_refused() -> None:
-    with pytest.raises(BackendUnavailable, match="no list of models"):
-        bare_catalog({"models": None}, direct_tools=True)
-
-
+@pytest.mark.promise("faults.other-versions")
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "params"),
@@ -246,6 +251,7 @@ def test_the_binary_knows_everything_that_it_is_sent(protocol: Protocol, name: s
     assert protocol.problems(name, params) == []
 
 
+@pytest.mark.promise("safety.switched-off")
 @pytest.mark.real
 def test_the_binary_has_every_feature_that_is_switched_off(codex: Callable[..., str]) -> None:
     features = {line.split()[0] for line in codex("features", "list").splitlines()}
@@ -256,6 +262,7 @@ def test_every_feature_is_off_from_the_start_of_the_process_and_so_are_analytics
     assert set(PROCESS_OVERRIDES) == {"analytics.enabled=false", *(f"features.{name}=false" for name in SWITCHED_OFF)}
 
 
+@pytest.mark.promise("safety.switched-off")
 @pytest.mark.real
 def test_every_model_of_the_binary_loses_its_extras_and_nothing_else(codex: Callable[..., str]) -> None:
     catalog = json.loads(codex("debug", "models", "--bundled"))
@@ -270,6 +277,8 @@ def test_every_model_of_the_binary_loses_its_extras_and_nothing_else(codex: Call
         "truncation_policy": {"mode": "tokens", "limit": 10_000_000},
         "context_window": 100_000_000,
         "max_context_window": 100_000_000,
+        "base_instructions": "",
+        "model_messages": None,
     }
     known = {name for model in catalog["models"] for name in model}
     assert extras.keys() - known == set()
@@ -284,3 +293,56 @@ def test_codex_is_told_who_we_are_and_what_we_do_not_want_to_hear() -> None:
         "clientInfo": {"name": "turnbridge", "title": "Turnbridge", "version": "1.0"},
         "capabilities": {"experimentalApi": True, "optOutNotificationMethods": list(UNWANTED_NOTIFICATIONS)},
     }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "mode", "options"),
+    [
+        (WebSearch(), "live", {}),
+        (WebSearch(live=False, context_size="low"), "cached", {"context_size": "low"}),
+        (
+            WebSearch(allowed_domains=("a.example", "b.example"), location={"city": "Rome"}),
+            "live",
+            {"allowed_domains": ["a.example", "b.example"], "location": {"city": "Rome"}},
+        ),
+    ],
+    ids=["plain", "from the index", "bounded"],
+)
+def test_a_web_search_has_the_options_that_the_client_gives(wanted: WebSearch, mode: str, options: JsonObject) -> None:
+    config = thread_start_params(turn_request(model="m", web_search=wanted), ToolNames(()))["config"]
+    assert isinstance(config, dict)
+    assert config["web_search"] == mode
+    assert config["tools"] == {"experimental_request_user_input": {"enabled": False}, "web_search": options}
+
+
+@pytest.mark.promise("tools.custom", "tools.namespaces")
+def test_calls_of_declared_tools_are_shown_as_they_are_declared() -> None:
+    crm = Namespace(name="mcp__crm", description="")
+    names = ToolNames.of(
+        [
+            Tool(name="sql", description="", parameters={}, kind="custom"),
+            Tool(name="a.b", description="", parameters={}, kind="custom", namespace=crm),
+        ]
+    )
+    items: list[Item] = [
+        FunctionCall(call_id="1", name="sql", arguments='{"input":"x"}', custom=True, id="fc_1"),
+        FunctionCall(call_id="2", name="a.b", arguments='{"input":"y"}', custom=True, namespace="mcp__crm", id="ctc_2"),
+        # As the model made it.
+        FunctionCall(call_id="3", name="sql", arguments='{"input": "z"}', id="fc_3"),
+        FunctionCall(call_id="4", name="other", arguments='{"input":"x"}', custom=True),
+        *(FunctionCallOutput(call_id=call_id, output="done", custom=True, id=f"ctco_{call_id}") for call_id in "1234"),
+    ]
+    assert inject_items_params("t", items, names)["items"] == [
+        {"type": "function_call", "call_id": "1", "name": "sql", "arguments": '{"input":"x"}', "id": "fc_1"},
+        {
+            "type": "function_call",
+            "call_id": "2",
+            "name": "a_b",
+            "namespace": "client_mcp__crm",
+            "arguments": '{"input":"y"}',
+        },
+        {"type": "function_call", "call_id": "3", "name": "sql", "arguments": '{"input": "z"}', "id": "fc_3"},
+        {"type": "custom_tool_call", "call_id": "4", "name": "other", "input": "x"},
+        *({"type": "function_call_output", "call_id": call_id, "output": "done"} for call_id in "123"),
+        {"type": "custom_tool_call_output", "call_id": "4", "output": "done", "id": "ctco_4"},
+    ]

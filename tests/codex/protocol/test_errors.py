@@ -38,6 +38,7 @@ def failure(info: Json, message: str = "It broke.") -> Told:
     return told(gateway_error(TurnError(message, msgspec.Raw(msgspec.json.encode(info)))))
 
 
+@pytest.mark.promise("errors.table")
 @pytest.mark.real
 def test_every_name_that_the_binary_may_give_an_error_is_in_the_table(protocol: Protocol) -> None:
     named: set[str] = set()
@@ -46,6 +47,7 @@ def test_every_name_that_the_binary_may_give_an_error_is_in_the_table(protocol: 
     assert named - BY_NAME.keys() == {"other"}
 
 
+@pytest.mark.promise("errors.table")
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
@@ -89,6 +91,7 @@ def test_each_error_of_codex_is_told_as_what_it_means(info: Json, expected: Told
     assert failure(info) == expected
 
 
+@pytest.mark.promise("errors.providers-words")
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -134,6 +137,7 @@ def test_a_message_that_is_not_about_the_prompt_is_a_failure_of_the_provider(mes
     assert failure("other", message) == Told(errors.UpstreamFailed, message, "upstream_error")
 
 
+@pytest.mark.promise("faults.internal-error")
 @pytest.mark.parametrize(
     "message", ["internal error; agent loop died unexpectedly", "Fatal error: the rollout could not be written"]
 )
@@ -147,6 +151,7 @@ def test_a_missing_key_of_the_provider_is_a_missing_login() -> None:
     assert "Missing environment variable: `ACME_API_KEY`. Set the variable for Turnbridge" in message
 
 
+@pytest.mark.promise("errors.retry-after")
 @pytest.mark.parametrize(
     ("message", "seconds"),
     [
@@ -188,3 +193,19 @@ def test_an_answer_that_the_provider_cut_off_is_told_from_a_failure(
     message: str, reason: IncompleteReason | None
 ) -> None:
     assert incomplete_reason(TurnError(message)) == reason
+
+
+@pytest.mark.promise("errors.table")
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, errors.InvalidRequest),
+        (418, errors.UpstreamFailed),
+        (429, errors.RateLimited),
+        (500, errors.UpstreamFailed),
+        (503, errors.UpstreamOverloaded),
+    ],
+)
+def test_a_status_that_older_versions_only_mention_counts(status: int, kind: type[errors.GatewayError]) -> None:
+    message = f"unexpected status {status} and its reason: no"
+    assert type(gateway_error(TurnError(message, msgspec.Raw(b'"other"')))) is kind

@@ -5,9 +5,11 @@ import pytest
 from msgspec import inspect
 
 from tests.codex.protocol.protocol import Protocol, Schema
+from turnbridge.codex import account
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.decode import HOST_ACTIONS
-from turnbridge.codex.protocol.permissions import DECLINES
+from turnbridge.codex.protocol.encode import DECLINES
+from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.real
 
@@ -27,6 +29,12 @@ OTHERS: dict[type[msgspec.Struct], str] = {
     schema.ModelListResult: "ModelListResponse",
     schema.ConfigReadResult: "ConfigReadResponse",
     schema.RawItem: "ResponseItem",
+    schema.DiagnosticsResult: "ServerDiagnosticsResponse",
+    account.AccountRead: "GetAccountResponse",
+    account.LimitsRead: "GetAccountRateLimitsResponse",
+    account.LoginStarted: "LoginAccountResponse",
+    account.LoginCompleted: "AccountLoginCompletedNotification",
+    account.ConfigRead: "ConfigReadResponse",
 }
 
 # Items that show nothing being done on the gateway's host.
@@ -53,6 +61,8 @@ REFUSED_REQUESTS = frozenset({"account/chatgptAuthTokens/refresh", "attestation/
 
 # Not sent by Codex: the connection adds it.
 OUR_OWN_FIELDS = {(schema.ToolCallAsked, "requestId")}
+# Codex sends the providers of the user's configuration, and does not describe them.
+UNDESCRIBED_FIELDS = {(schema.ConfiguredModel, "model_providers")}
 
 TAKES: dict[str, tuple[type[inspect.Type], ...]] = {
     "null": (inspect.NoneType,),
@@ -103,8 +113,9 @@ class Comparison:
 
 def roots(protocol: Protocol) -> dict[type[msgspec.Struct], str]:
     """Return what we decode, with the protocol's name for it."""
+    decoded = {**schema.NOTIFICATIONS, **schema.OLDER_NOTIFICATIONS}
     sent = protocol.methods("ServerNotification") | UNLISTED_NOTIFICATIONS
-    return {shape: sent[method] for method, shape in schema.NOTIFICATIONS.items()} | OTHERS
+    return {shape: sent[method] for method, shape in decoded.items()} | OTHERS
 
 
 @pytest.fixture(scope="module")
@@ -116,19 +127,39 @@ def comparison(protocol: Protocol) -> Comparison:
     return made
 
 
+@pytest.mark.promise("faults.other-versions")
 def test_we_can_read_whatever_codex_may_send(comparison: Comparison) -> None:
     assert comparison.problems == set()
 
 
 def test_codex_knows_every_field_that_we_read(comparison: Comparison) -> None:
-    assert comparison.read - comparison.sent == OUR_OWN_FIELDS
+    assert comparison.read - comparison.sent == OUR_OWN_FIELDS | UNDESCRIBED_FIELDS
 
 
 def test_every_struct_is_held_against_the_binary(comparison: Comparison) -> None:
     structs = {
         value for value in vars(schema).values() if isinstance(value, type) and issubclass(value, msgspec.Struct)
     }
-    assert structs - {struct for struct, _ in comparison.read} == {schema.Wire}
+    assert structs - {struct for struct, _ in comparison.read} == {
+        schema.Wire,
+        schema.InTurn,
+        schema.ConfiguredProvider,
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "over_websocket"),
+    [
+        ({}, True),
+        ({"model_provider": "openai"}, True),
+        ({"model_provider": "mine", "model_providers": {"mine": {}}}, False),
+        ({"model_provider": "mine", "model_providers": {"mine": {"supports_websockets": True}}}, True),
+        ({"model_provider": "mine", "model_providers": {"mine": {"supports_websockets": None}}}, False),
+        ({"model_provider": "ollama"}, False),
+    ],
+)
+def test_the_transport_to_the_provider_follows_from_the_configuration(config: JsonObject, over_websocket: bool) -> None:
+    assert msgspec.convert(config, schema.ConfiguredModel).over_websocket is over_websocket
 
 
 def test_codex_sends_every_notification_that_we_read_or_decline_to_hear(protocol: Protocol) -> None:
@@ -138,15 +169,18 @@ def test_codex_sends_every_notification_that_we_read_or_decline_to_hear(protocol
     assert schema.NOTIFICATIONS.keys().isdisjoint(schema.UNWANTED_NOTIFICATIONS)
 
 
+@pytest.mark.promise("safety.declined")
 def test_every_request_of_codex_is_declined_or_knowingly_refused(protocol: Protocol) -> None:
     assert set(protocol.methods("ServerRequest")) == DECLINES.keys() | REFUSED_REQUESTS
 
 
+@pytest.mark.promise("safety.declined")
 @pytest.mark.parametrize("request_method", DECLINES)
 def test_codex_understands_each_decline(protocol: Protocol, request_method: str) -> None:
     assert protocol.response_problems(request_method, DECLINES[request_method]) == []
 
 
+@pytest.mark.promise("safety.stopped")
 def test_every_kind_of_item_is_known_to_be_an_action_on_the_host_or_not(protocol: Protocol) -> None:
     kinds = set()
     for shape in protocol.alternatives(protocol.definitions["ThreadItem"]):

@@ -7,18 +7,11 @@ import pytest
 
 from tests.support.codex_schema import old_schema, pinned_schema
 from tests.support.turn_requests import turn_request
-from turnbridge.codex.legacy import v1_messages as v1
-from turnbridge.codex.legacy.v2_early_messages import early_thread_params
-from turnbridge.codex.protocol.capabilities import read_capabilities
-from turnbridge.codex.protocol.encode import thread_start_params
-from turnbridge.codex.protocol.permissions import (
-    STRICT,
-    ApprovalPolicy,
-    HostRules,
-    Sandbox,
-)
-from turnbridge.codex.protocol.rpc_check import RpcCheck
-from turnbridge.codex.protocol.tools import ToolNames
+from turnbridge.codex.legacy import v1
+from turnbridge.codex.legacy.v2_early import early_thread_params
+from turnbridge.codex.protocol.capabilities import RpcCheck, read_capabilities
+from turnbridge.codex.protocol.encode import STRICT, ApprovalPolicy, HostRules, Sandbox, thread_start_params
+from turnbridge.codex.protocol.tool_names import ToolNames
 
 REQUEST = turn_request(model="gpt-5.2", items=())
 NAMES = ToolNames(())

@@ -252,7 +252,7 @@ def decoded(lines: list[bytes]) -> list[ev.TurnEvent]:
     assert isinstance(ended, schema.TurnCompleted)
     decoder = TurnDecoder()
     decoder.turn_id = ended.turn.id
-    return [event for note in notes for event in decoder.feed(note)]
+    return [event for note in notes for event in decoder.read([note])]
 
 
 def comparable(events: list[ev.TurnEvent]) -> list[object]:
@@ -260,6 +260,7 @@ def comparable(events: list[ev.TurnEvent]) -> list[object]:
     return [Failed(told(event.error), event.usage) if isinstance(event, ev.TurnFailed) else event for event in events]
 
 
+@pytest.mark.promise("streaming.retried-by-codex", "errors.refusal")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_recorded_turn_becomes_exactly_these_events(name: str) -> None:
     events = decoded(recording(name).splitlines())
@@ -267,6 +268,7 @@ def test_a_recorded_turn_becomes_exactly_these_events(name: str) -> None:
     check_stream(events)
 
 
+@pytest.mark.promise("streaming.any-chunking")
 @given(st.sampled_from(["phases", "reasoning", "hidden_markup"]), st.data())
 def test_any_chunking_of_the_pipe_gives_the_same_events(name: str, data: st.DataObject) -> None:
     stream = recording(name)
@@ -288,6 +290,7 @@ def test_an_image_that_codex_could_not_read_is_missing_from_its_echo() -> None:
     assert lost_image(image, [TextPart(text="Look:"), sent]) is None
 
 
+@pytest.mark.promise("faults.other-versions")
 @pytest.mark.real
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", SCENARIOS)

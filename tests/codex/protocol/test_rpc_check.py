@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.support.codex_schema import old_schema, pinned_schema
-from turnbridge.codex.protocol.rpc_check import RpcCheck
+from turnbridge.codex.protocol.capabilities import RpcCheck
 from turnbridge.turn.items import Json
 
 pytestmark = pytest.mark.real

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbridge.codex.protocol.tools import MOST_SCHEMA_BYTES, ToolNames, dynamic_tools
+from turnbridge.codex.protocol.tool_names import ToolNames
+from turnbridge.codex.protocol.tools import MOST_SCHEMA_BYTES, dynamic_tools
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.json_schema import MOST_LEVELS
 from turnbridge.turn.request import Tool
 
@@ -55,6 +56,7 @@ def test_a_name_that_codex_takes_stays_and_others_are_changed_as_little_as_possi
     assert {name: names.to_codex(name) for name in declared} == {name: renamed.get(name, name) for name in declared}
 
 
+@pytest.mark.promise("tools.names")
 @given(st.lists(st.text(min_size=1, max_size=150) | st.sampled_from([*AWKWARD, LONG]), max_size=20, unique=True))
 def test_every_name_leads_back_to_one_function(declared: list[str]) -> None:
     names = ToolNames(declared)
@@ -100,3 +102,98 @@ def test_a_schema_that_is_nested_too_deeply_for_codex_is_refused() -> None:
     with pytest.raises(InvalidRequest) as raised:
         dynamic_tools([Tool(name="f", description="", parameters=nested(MOST_LEVELS + 1))], names)
     assert (raised.value.error_code, raised.value.param) == ("invalid_function_parameters", "tools")
+
+
+def anything(note: str) -> JsonObject:
+    """Return a schema of any value with a note about what Codex would drop."""
+    types: list[Json] = ["string", "number", "boolean", "object", "array", "null"]
+    return {"description": f"JSON Schema: {note}", "type": types, "properties": {}, "items": {}}
+
+
+@pytest.mark.promise("tools.schemas")
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        # What Codex would add itself.
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        ({"type": ["array", "null"]}, {"type": ["array", "null"], "items": {}}),
+        ({"required": ["a"]}, {"required": ["a"], "type": "object", "properties": {}}),
+        ({"minItems": 1}, {"minItems": 1, "type": "array", "items": {}}),
+        ({"enum": [1, None, 2]}, {"enum": [1, None, 2], "type": ["integer", "null"]}),
+        ({"const": 0.5}, {"enum": [0.5], "type": "number"}),
+        # What it would drop.
+        ({"type": "string", "pattern": "a"}, {"type": "string", "description": 'JSON Schema: {"pattern": "a"}'}),
+        (
+            {"type": "string", "minLength": 1, "description": "A name"},
+            {"type": "string", "description": 'A name (JSON Schema: {"minLength": 1})'},
+        ),
+        (
+            {"const": 1, "enum": [1, 2]},
+            {"enum": [1, 2], "type": "integer", "description": 'JSON Schema: {"const": 1}'},
+        ),
+        ({"$schema": "x", "$id": "y", "$comment": "z"}, {}),
+        # What it could not read.
+        ({"enum": [2**64]}, anything(f'{{"enum": [{2**64}]}}')),
+        ({"const": 2**64}, anything(f'{{"const": {2**64}}}')),
+        ({"enum": [2**64 - 1]}, {"enum": [2**64 - 1], "type": "integer"}),
+        (
+            {"type": "array", "minItems": 2**64},
+            {"type": "array", "description": f'JSON Schema: {{"minItems": {2**64}}}', "items": {}},
+        ),
+        # The same inside.
+        (
+            {"properties": {"a": False, "b": True, "c": {"default": 1}}},
+            {"properties": {"a": anything('{"not": {}}'), "b": {}, "c": anything('{"default": 1}')}, "type": "object"},
+        ),
+        ({"anyOf": [{"title": "t"}, {"type": "null"}]}, {"anyOf": [anything('{"title": "t"}'), {"type": "null"}]}),
+        ({"type": "array", "items": {"maximum": 1}}, {"type": "array", "items": anything('{"maximum": 1}')}),
+        (
+            {"type": "object", "additionalProperties": {"title": "t"}},
+            {"type": "object", "additionalProperties": anything('{"title": "t"}'), "properties": {}},
+        ),
+        (
+            {"type": "object", "additionalProperties": False},
+            {"type": "object", "additionalProperties": False, "properties": {}},
+        ),
+    ],
+)
+def test_a_schema_becomes_one_that_codex_keeps_whole(schema: JsonObject, kept: JsonObject) -> None:
+    assert dynamic_tools([Tool(name="f", description="F", parameters=schema)], ToolNames(["f"])) == [
+        {"type": "function", "name": "f", "description": "F", "inputSchema": kept}
+    ]
+
+
+NULL: JsonObject = {"type": "null"}
+
+
+@pytest.mark.promise("tools.schemas")
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": NULL, "b": NULL}},
+            {
+                "$ref": "#/$defs/a",
+                "$defs": {"a": NULL},
+                "description": 'JSON Schema: {"$defs": {"b": {"type": "null"}}}',
+            },
+        ),
+        (
+            {"anyOf": [{"$ref": "#/$defs/a~1b"}], "$defs": {"a/b": {"anyOf": [{"$ref": "#/$defs/c"}]}, "c": NULL}},
+            {"anyOf": [{"$ref": "#/$defs/a~1b"}], "$defs": {"a/b": {"anyOf": [{"$ref": "#/$defs/c"}]}, "c": NULL}},
+        ),
+        (
+            {"$ref": "#", "definitions": {"a": NULL}},
+            {"$ref": "#", "description": 'JSON Schema: {"definitions": {"a": {"type": "null"}}}'},
+        ),
+        (
+            {"$ref": "#/definitions/a/items", "definitions": {"a": {"type": "array", "items": NULL}}},
+            {"$ref": "#/definitions/a/items", "definitions": {"a": {"type": "array", "items": NULL}}},
+        ),
+    ],
+    ids=["one of two", "by another", "none", "a part"],
+)
+def test_definitions_to_which_nothing_refers_are_told_in_words(schema: JsonObject, kept: JsonObject) -> None:
+    (tool,) = dynamic_tools([Tool(name="f", description="", parameters=schema)], ToolNames(["f"]))
+    assert isinstance(tool, dict)
+    assert tool["inputSchema"] == kept

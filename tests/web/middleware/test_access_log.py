@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
-from turnbridge.web.middleware.access_log import Outcome, RequestContext, context_of
+from turnbridge.turn.events import Usage
 from turnbridge.web.middleware.auth import client_with
 from turnbridge.web.middleware.ingress import wrap
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.middleware.observability import Metrics, Outcome, RequestContext, context_of
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +40,7 @@ def gateway(route: Route, clock: Clock | None = None) -> ASGIApp:
     return wrap(Router([route]), api_key="right-key", metrics=Metrics(), clock=clock or Clock())
 
 
+@pytest.mark.promise("ingress.log", "ingress.log.private")
 async def test_the_line_tells_who_waited_how_long_for_what() -> None:
     clock = Clock()
 
@@ -56,8 +57,7 @@ async def test_the_line_tells_who_waited_how_long_for_what() -> None:
             await send(PIECE)
             clock.now += 1
             context.mark_first_output()
-            context.input_tokens, context.cached_tokens = 30, 20
-            context.output_tokens, context.reasoning_tokens = 10, 5
+            context.usage = Usage(input=30, cached=20, output=10, reasoning=5)
             await send(END)
 
     with capture_logs() as logs:
@@ -94,6 +94,7 @@ async def test_the_line_tells_who_waited_how_long_for_what() -> None:
     ]
 
 
+@pytest.mark.promise("ingress.log.private")
 async def test_an_unknown_path_is_not_logged_but_called_other() -> None:
     async def fine(_request: Request) -> Response:
         return PlainTextResponse("fine")
@@ -124,6 +125,7 @@ async def test_an_error_is_logged_with_its_status_outcome_and_code(
     assert (last["log_level"], last["status"], last["outcome"], last["error_code"]) == line
 
 
+@pytest.mark.promise("ingress.log")
 async def test_an_error_told_inside_the_stream_is_a_failure_though_the_status_was_200() -> None:
     class TellsItsError:
         async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
@@ -136,6 +138,7 @@ async def test_an_error_told_inside_the_stream_is_a_failure_though_the_status_wa
     assert [(log["outcome"], log["error_code"]) for log in logs] == [("failed_mid_stream", "upstream_error")]
 
 
+@pytest.mark.promise("ingress.log")
 async def test_a_client_that_leaves_mid_stream_is_logged_as_gone() -> None:
     class Endless:
         async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:

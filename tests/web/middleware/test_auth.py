@@ -9,10 +9,9 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from tests.web.asgi_driver import call
-from turnbridge.web.middleware.auth import masked
+from turnbridge.web.middleware.auth import MOST_WRONG_KEYS, masked
 from turnbridge.web.middleware.ingress import wrap
-from turnbridge.web.middleware.key_throttle import MOST_WRONG_KEYS
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +46,7 @@ async def test_a_key_outside_ascii_is_compared_by_its_utf8_bytes() -> None:
     assert answer.status == 200
 
 
+@pytest.mark.promise("ingress.key")
 @pytest.mark.parametrize(
     "headers", [{}, {"authorization": "Basic right-key"}, {"authorization": "Bearer "}, {"authorization": ""}]
 )
@@ -77,12 +77,14 @@ async def test_a_wrong_key_is_named_only_as_far_as_its_owner_needs() -> None:
     }
 
 
+@pytest.mark.promise("ingress.key")
 @pytest.mark.parametrize("given", ["right-ke", "right-key-and-more", "Right-key", "right-key right-key"])
 async def test_a_key_that_is_nearly_right_is_wrong(given: str) -> None:
     answer = await call(gateway(), "GET", "/v1/models", headers={"authorization": f"Bearer {given}"})
     assert answer.status == 401
 
 
+@pytest.mark.promise("ingress.key")
 @pytest.mark.parametrize("path", ["/nowhere", "/healthz/x", "/healthz/../v1/models", "/metrics/x", "//v1/models/"])
 async def test_an_unknown_path_asks_for_the_key_too(path: str) -> None:
     assert (await call(gateway(), "GET", path)).status == 401
@@ -93,6 +95,7 @@ async def test_probes_need_no_key(path: str) -> None:
     assert (await call(gateway(), "GET", path)).status == 200
 
 
+@pytest.mark.promise("ingress.probes")
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez", "/metrics"])
 async def test_open_routes_are_reached_by_their_exact_path_only(path: str) -> None:
     name = path.removeprefix("/")
@@ -103,6 +106,7 @@ async def test_open_routes_are_reached_by_their_exact_path_only(path: str) -> No
         assert (await call(app, "GET", read, raw_path=raw, headers=KEY)).status == 404
 
 
+@pytest.mark.promise("ingress.probes")
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1:80", "[::1]", "10.1.2.3:80", "[2001:db8::1]:80", "Own.Example"]
 )
@@ -110,6 +114,7 @@ async def test_probes_are_open_to_whoever_knows_a_name_of_the_server(host: str) 
     assert (await call(gateway(), "GET", "/healthz", headers={"host": host})).status == 200
 
 
+@pytest.mark.promise("ingress.probes")
 @pytest.mark.parametrize("host", ["rebound.example", "own.example.evil.example", "", "127.0.0.1.evil.example:80"])
 async def test_under_another_name_probes_ask_for_the_key_too(host: str) -> None:
     answer = await call(gateway(), "GET", "/healthz", headers={"host": host})
@@ -118,6 +123,7 @@ async def test_under_another_name_probes_ask_for_the_key_too(host: str) -> None:
     assert (await call(gateway(), "GET", "/healthz", headers={"host": host, **KEY})).status == 200
 
 
+@pytest.mark.promise("bounds.key-guessing")
 async def test_after_many_wrong_keys_a_peer_learns_nothing_of_the_next() -> None:
     app = gateway()
     wrong = {"authorization": "Bearer guess"}
@@ -141,6 +147,7 @@ async def test_after_many_wrong_keys_a_peer_learns_nothing_of_the_next() -> None
     assert (await call(app, "GET", "/v1/models", headers=KEY, client=("198.51.100.7", 1))).status == 200
 
 
+@pytest.mark.promise("bounds.key-guessing")
 @pytest.mark.parametrize("client", [FAR, ("127.0.0.1", 1)])
 async def test_guesses_do_not_hurt_whoever_had_the_right_key_behind_the_same_address(client: tuple[str, int]) -> None:
     app = gateway()

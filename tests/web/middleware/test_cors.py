@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, call
 from turnbridge.web.middleware.ingress import wrap
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +65,7 @@ async def preflight(app: ASGIApp, origin: str, **more: str) -> Answer:
     return await call(app, "OPTIONS", "/v1/chat/completions", headers=headers)
 
 
+@pytest.mark.promise("ingress.cors")
 @pytest.mark.parametrize("origin", ALLOWED)
 async def test_a_page_of_an_allowed_origin_can_read_the_answer(origin: str) -> None:
     answer = await call(gateway(), "GET", "/v1/models", headers={**KEY, "origin": origin})
@@ -77,6 +78,7 @@ async def test_a_page_of_an_allowed_origin_can_read_the_answer(origin: str) -> N
     }
 
 
+@pytest.mark.promise("ingress.cors")
 @pytest.mark.parametrize("origin", REFUSED)
 async def test_a_page_of_any_other_origin_is_served_but_cannot_read_the_answer(origin: str) -> None:
     answer = await call(gateway(), "GET", "/v1/models", headers={**KEY, "origin": origin})

@@ -3,15 +3,15 @@
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from tests.web.asgi_driver import Answer, call
 from turnbridge.app import build_app
 from turnbridge.turn.errors import ContextTooLong, GatewayError
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.dialect import OPENAI, Dialect, ErrorReply
-from turnbridge.web.http import RouteOf, header_value
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.bodies import Bodies
+from turnbridge.web.http import OPENAI, Dialect, ErrorReply, RouteOf, header_value
+from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ KEY = "a-key-of-the-operator"
 ERROR: dict[str, object] = {"type": "error", "error": {"type": "ContextTooLong", "message": "Too long."}}
 
 
-def told(error: GatewayError) -> ErrorReply:
+def told(error: GatewayError, _: Scope | None = None) -> ErrorReply:
     kind = type(error).__name__
     return ErrorReply(499, {"x-kind": kind}, {"type": "error", "error": {"type": kind, "message": error.message}})
 
@@ -66,7 +66,7 @@ def app() -> ASGIApp:
         metrics_token=None,
         allowed_origins=(),
         rates=None,
-        body_limit_bytes=1000,
+        bodies=Bodies(1000),
     )
 
 

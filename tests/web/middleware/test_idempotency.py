@@ -18,7 +18,8 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Answer, Exchange, call
 from turnbridge.engine.frame_log import PIECE_BYTES
 from turnbridge.turn.errors import ContextTooLong, GatewayError, UpstreamFailed
-from turnbridge.web.middleware.access_log import CONTEXT_KEY, RequestContext, context_of
+from turnbridge.turn.events import Usage
+from turnbridge.web.bodies import Bodies
 from turnbridge.web.middleware.auth import client_with
 from turnbridge.web.middleware.idempotency import (
     BOUNDS,
@@ -26,14 +27,15 @@ from turnbridge.web.middleware.idempotency import (
     Answers,
     Bounds,
 )
-from turnbridge.web.middleware.ingress import read_body, wrap
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.observability import CONTEXT_KEY, Metrics, RequestContext, context_of
 
 pytestmark = pytest.mark.anyio
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 MARK = "x-turnbridge-idempotent"
 BODY_LIMIT = 1000
+BODIES = Bodies(BODY_LIMIT)
 PATIENCE_S = 25
 """Far longer than anything here takes."""
 
@@ -73,7 +75,7 @@ class Turns:
             self._beats.put_nowait(beat)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.asked.append(await read_body(scope, receive, limit_bytes=BODY_LIMIT))
+        self.asked.append(await BODIES.read(scope, receive))
         self.begun.set()
         context_of(scope).model, context_of(scope).stream = "a model", True
         answering = asyncio.ensure_future(self._answer(scope, send))
@@ -102,14 +104,14 @@ class Turns:
                 await send({"type": "http.response.start", "status": self._status, "headers": headers})
             if isinstance(beat, End):
                 context = context_of(scope)
-                context.output_tokens, context.error_code = 7, beat.error_code
+                context.usage, context.error_code = Usage(output=7), beat.error_code
                 await send({"type": "http.response.body", "body": b""})
                 return
             await send({"type": "http.response.body", "body": beat, "more_body": True})
 
 
 def gateway(turns: Turns, bounds: Bounds = BOUNDS) -> ASGIApp:
-    once = Middleware(AnswerOnce, answers=Answers(bounds), body_limit_bytes=BODY_LIMIT)
+    once = Middleware(AnswerOnce, answers=Answers(bounds), bodies=BODIES)
     paths = (CHAT, "/chat/completions", RESPONSES)
     routes = [Route(path, turns, methods=["POST"], middleware=[once]) for path in paths]
     return wrap(Router(routes), api_key="mine,another", metrics=Metrics())
@@ -253,6 +255,7 @@ async def test_nobody_joins_a_turn_that_is_being_interrupted() -> None:
     assert shown(await ask(app)) == (200, b"two", "replayed")
 
 
+@pytest.mark.promise("limits.idempotency.other-body")
 @pytest.mark.parametrize("running", [True, False], ids=["while it runs", "when it is over"])
 async def test_another_body_under_the_same_key_is_refused(running: bool) -> None:
     turns = Turns(b"one") if running else Turns(b"one", End())
@@ -303,6 +306,7 @@ async def test_a_key_belongs_to_one_client_and_one_route_with_or_without_v1() ->
     assert shown(await ask(app, path="/chat/completions")) == (200, b"one", "replayed")
 
 
+@pytest.mark.promise("limits.idempotency.other-body")
 @pytest.mark.parametrize(
     ("beats", "status"),
     [
@@ -458,7 +462,7 @@ class Client:
 @pytest.mark.parametrize(("leaves", "taken"), [(False, 100), (True, 0)], ids=["it takes all", "it leaves"])
 async def test_an_answer_over_the_bound_waits_for_its_slowest_reader(leaves: bool, taken: int) -> None:
     turns = Turns()
-    once = AnswerOnce(turns, answers=Answers(Bounds(answer_bytes=50)), body_limit_bytes=BODY_LIMIT)
+    once = AnswerOnce(turns, answers=Answers(Bounds(answer_bytes=50)), bodies=BODIES)
     quick, slow = Client(), Client()
     quick.may_take.set()
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
@@ -478,7 +482,7 @@ async def test_an_answer_over_the_bound_loses_nothing_that_is_sent_while_it_wait
     piece: Message = {"type": "http.response.body", "body": b"x" * 10, "more_body": True}
 
     async def answers_in_two_voices(scope: Scope, receive: Receive, send: Send) -> None:
-        await read_body(scope, receive, limit_bytes=BODY_LIMIT)
+        await BODIES.read(scope, receive)
         client.may_take.set()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await settled()
@@ -495,7 +499,7 @@ async def test_an_answer_over_the_bound_loses_nothing_that_is_sent_while_it_wait
     async def say(send: Send) -> None:
         await send(piece)
 
-    once = AnswerOnce(answers_in_two_voices, answers=Answers(Bounds(answer_bytes=5)), body_limit_bytes=BODY_LIMIT)
+    once = AnswerOnce(answers_in_two_voices, answers=Answers(Bounds(answer_bytes=5)), bodies=BODIES)
     async with asyncio.timeout(PATIENCE_S):
         await client.ask(once)
     assert client.taken == 21

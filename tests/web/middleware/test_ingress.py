@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 import pytest
+from dirty_equals import IsStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
@@ -13,9 +14,8 @@ from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import ContextTooLong, RateLimited
-from turnbridge.web.middleware.access_log import context_of
 from turnbridge.web.middleware.ingress import wrap
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.middleware.observability import Metrics, context_of
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +63,7 @@ async def test_a_sane_request_id_is_adopted_and_echoed(given: str) -> None:
     assert answer.json() == [given, "GET", "/v1/things/{thing_id}"]
 
 
+@pytest.mark.promise("ingress.request-id")
 @pytest.mark.parametrize("given", ["", " ", "x" * 129, "a\tb", "é", "a\x7f", "my right-key", "sk-0123456789abcdef"])
 async def test_any_other_request_id_is_replaced_by_a_fresh_one(given: str) -> None:
     answer = await call(gateway(), "GET", "/healthz", headers={"x-request-id": given})
@@ -119,6 +120,7 @@ async def test_a_page_can_read_the_error_that_its_request_got() -> None:
     assert (answer.status, answer.header("access-control-allow-origin")) == (500, "app://obsidian.md")
 
 
+@pytest.mark.promise("errors.own-defect")
 async def test_a_defect_is_logged_with_its_cause_and_told_without_it() -> None:
     with capture_logs() as logs:
         answer = await call(gateway(), "GET", "/v1/broken", headers={**KEY, "x-request-id": "mine"})
@@ -146,18 +148,34 @@ async def test_slashes_too_many_do_not_matter(path: str) -> None:
     assert (answer.status, answer.header("location")) == (200, None)
 
 
-async def test_an_unknown_path_is_an_openai_error() -> None:
+async def test_an_unknown_path_is_an_openai_error_that_names_the_routes() -> None:
     answer = await call(gateway(), "POST", "/nowhere", headers=KEY, query=b"secret=1")
     assert answer.status == 404
     assert answer.json() == {
         "error": {
-            "message": "Invalid URL (POST /nowhere). "
-            "The base URL of this API ends in /v1, once; clients add the route to it.",
+            "message": IsStr(regex=r"Invalid URL \(POST /nowhere\)\. There is no such route\. Served are /v1/\S+.*\."),
             "type": "invalid_request_error",
             "param": None,
             "code": "not_found",
         }
     }
+
+
+@pytest.mark.promise("ingress.base-url")
+@pytest.mark.parametrize(
+    "path", ["/v1/v1/things/7", "/api/v1/things/7", "/openai/deployments/gpt/v1/things/7", "/v1/v1/v1/things/7"]
+)
+async def test_a_base_url_that_is_wrong_is_told_the_right_one(path: str) -> None:
+    answer = await call(gateway(), "GET", path, headers=KEY)
+    advice = "Did you mean /v1/things/7? The base URL of this API ends in /v1, once; clients add the route to it."
+    assert (answer.status, f"Invalid URL (GET {path}). {advice}".encode() in answer.body) == (404, True)
+
+
+@pytest.mark.promise("ingress.base-url")
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/things", "/a/b/c/d/e/v1/things/7", "/v1/healthz", "/v1/metrics"])
+async def test_other_paths_are_not_blamed_on_the_base_url(path: str) -> None:
+    answer = await call(gateway(), "GET", path, headers=KEY)
+    assert (answer.status, b"base URL" in answer.body) == (404, False)
 
 
 async def test_a_wrong_verb_is_told_all_the_right_ones() -> None:

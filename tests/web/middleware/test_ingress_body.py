@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import RequestTooLarge
-from turnbridge.web.middleware.ingress import read_body, wrap
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.bodies import Bodies
+from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +22,7 @@ KEY = {"authorization": "Bearer right-key"}
 
 
 async def echo(request: Request) -> Response:
-    return Response(await read_body(request.scope, request.receive, limit_bytes=LIMIT))
+    return Response(await Bodies(LIMIT).read(request.scope, request.receive))
 
 
 def gateway() -> ASGIApp:
@@ -48,13 +49,14 @@ async def test_a_body_that_outgrows_the_limit_is_refused() -> None:
     }
 
 
+@pytest.mark.promise("errors.body-limit")
 async def test_a_body_announced_as_too_large_is_refused_unread() -> None:
     async def receive() -> Message:
         raise AssertionError("nothing should be read")
 
     scope = {"type": "http", "headers": [(b"content-length", b"%d" % (LIMIT + 1))]}
     with pytest.raises(RequestTooLarge):
-        await read_body(scope, receive, limit_bytes=LIMIT)
+        await Bodies(LIMIT).read(scope, receive)
 
 
 async def test_a_compressed_body_is_refused_with_what_to_do() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from turnbridge.turn.errors import RateLimited
-from turnbridge.web.middleware.key_throttle import (
+from turnbridge.web.middleware.auth import (
     MOST_REMEMBERED,
     MOST_WRONG_KEYS,
     WINDOW_S,

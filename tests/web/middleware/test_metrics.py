@@ -11,10 +11,10 @@ from starlette.types import ASGIApp
 
 from tests.web.asgi_driver import call
 from turnbridge.turn.errors import InvalidRequest, RateLimited
-from turnbridge.web.middleware.access_log import context_of
+from turnbridge.turn.events import Usage
+from turnbridge.web.middleware.auth import MOST_WRONG_KEYS
 from turnbridge.web.middleware.ingress import wrap
-from turnbridge.web.middleware.key_throttle import MOST_WRONG_KEYS
-from turnbridge.web.middleware.metrics import Metrics, metrics_endpoint
+from turnbridge.web.middleware.observability import Metrics, context_of
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ class Turn:
     async def serve(self, request: Request) -> Response:
         self.active = self.metrics.registry.get_sample_value("turnbridge_active_requests")
         context = context_of(request.scope)
-        context.input_tokens, context.cached_tokens, context.output_tokens = 30, 20, 10
+        context.usage = Usage(input=30, cached=20, output=10)
         context.mark_first_output()
         return PlainTextResponse("fine")
 
@@ -61,7 +61,7 @@ def gateway(metrics: Metrics, *, token: str | None = None) -> ASGIApp:
     routes = [
         Route("/v1/turn", Turn(metrics).serve, methods=["POST"]),
         Route("/v1/fail/{how}", fail),
-        Route("/metrics", metrics_endpoint(metrics)),
+        Route("/metrics", metrics.scrape),
     ]
     seconds = ticking()
     return wrap(Router(routes), api_key="right-key", metrics=metrics, metrics_token=token, clock=lambda: next(seconds))
@@ -76,6 +76,7 @@ def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     }
 
 
+@pytest.mark.promise("ingress.metrics.labels")
 async def test_requests_are_counted_by_template_status_and_outcome() -> None:
     metrics = Metrics()
     app = gateway(metrics)
@@ -109,6 +110,7 @@ async def test_a_request_is_active_while_it_is_served() -> None:
     assert (turn.active, metrics.registry.get_sample_value("turnbridge_active_requests")) == (1, 0)
 
 
+@pytest.mark.promise("ingress.metrics.labels")
 async def test_errors_are_counted_by_known_codes_only() -> None:
     metrics = Metrics()
     app = gateway(metrics)
@@ -127,6 +129,7 @@ async def test_nothing_is_put_into_the_libraries_global_registry() -> None:
     assert [family.name for family in REGISTRY.collect() if family.name.startswith("turnbridge")] == []
 
 
+@pytest.mark.promise("ingress.metrics.access")
 @pytest.mark.parametrize("client", [NEAR, FAR, None])
 async def test_without_a_token_metrics_ask_for_the_key_of_everyone(client: tuple[str, int] | None) -> None:
     """Behind a reverse proxy on this machine, everybody seems to be on this machine."""
@@ -138,6 +141,7 @@ async def test_without_a_token_metrics_ask_for_the_key_of_everyone(client: tuple
     assert b"turnbridge_active_requests 1.0\n" in answer.body
 
 
+@pytest.mark.promise("ingress.metrics.access")
 @pytest.mark.parametrize("client", [NEAR, FAR, None])
 @pytest.mark.parametrize("headers", [HERE, {"host": "gateway.example", "x-forwarded-for": "203.0.113.9"}])
 async def test_a_token_is_asked_of_everyone_and_enough(
@@ -165,6 +169,7 @@ async def test_an_empty_metrics_token_is_none() -> None:
     assert (await call(app, "GET", "/metrics", headers=KEY)).status == 200
 
 
+@pytest.mark.promise("ingress.metrics")
 async def test_metrics_speak_openmetrics_to_those_who_ask() -> None:
     headers = {"accept": "application/openmetrics-text; version=1.0.0", **KEY}
     answer = await call(gateway(Metrics()), "GET", "/metrics", headers=headers)

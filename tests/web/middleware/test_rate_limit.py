@@ -19,9 +19,9 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Answer, call
 from turnbridge.app import build_app
 from turnbridge.settings.fields import load_settings
-from turnbridge.web.dialect import OPENAI
-from turnbridge.web.http import RouteOf
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.bodies import Bodies
+from turnbridge.web.http import OPENAI, RouteOf
+from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.middleware.rate_limit import (
     RATE_HEADERS,
     RequestRates,
@@ -79,7 +79,7 @@ def gateway(limit: str | RequestRates | None) -> ASGIApp:
         metrics_token=None,
         allowed_origins=(),
         rates=RequestRates(limit) if isinstance(limit, str) else limit,
-        body_limit_bytes=1000,
+        bodies=Bodies(1000),
     )
 
 
@@ -92,6 +92,7 @@ def told(answer: Answer) -> tuple[int, str | None, list[str | None]]:
     return answer.status, answer.header("retry-after"), [answer.header(name) for name in RATE_HEADERS]
 
 
+@pytest.mark.promise("limits.rate", "limits.rate.headers")
 async def test_every_answer_tells_what_remains_and_one_too_many_is_told_when_to_come_back(clock: Clock) -> None:
     app = gateway("2/minute")
     assert told(await ask(app)) == (200, None, ["2", "1", "1m0s"])
@@ -145,6 +146,7 @@ async def test_all_generation_routes_count_together_and_nothing_else_counts() ->
     assert told(await ask(app, "/healthz", method="GET")) == (200, None, [None, None, None])
 
 
+@pytest.mark.promise("limits.rate")
 async def test_each_key_has_limits_of_its_own() -> None:
     app = gateway("1/hour")
     assert [(await ask(app, key=key)).status for key in (MINE, MINE, ANOTHERS, ANOTHERS)] == [200, 429, 200, 429]
@@ -154,6 +156,7 @@ async def test_without_a_limit_nothing_is_said_about_one() -> None:
     assert told(await ask(gateway(None))) == (200, None, [None, None, None])
 
 
+@pytest.mark.promise("limits.rate")
 async def test_requests_at_the_same_time_get_no_more_than_the_limit() -> None:
     app = gateway("10/hour")
     answers = await asyncio.gather(*[ask(app) for _ in range(40)])
@@ -167,6 +170,7 @@ async def test_a_web_page_may_read_these_headers() -> None:
     assert {*RATE_HEADERS, "retry-after"} <= set(exposed)
 
 
+@pytest.mark.promise("limits.rate.headers")
 @pytest.mark.parametrize(
     ("seconds", "written"),
     [
@@ -254,6 +258,7 @@ def shown(standing: Standing) -> tuple[bool, int]:
     return standing.refused, standing.remaining
 
 
+@pytest.mark.promise("limits.rate.shared")
 async def test_replicas_that_share_a_redis_count_together(server: RedisServer, clock: Clock) -> None:
     async with server.running(), replica(server) as one, replica(server) as other:
         assert shown(await one.take("client")) == (False, 1)
@@ -282,6 +287,7 @@ async def test_requests_at_the_same_time_on_several_replicas_get_no_more_than_th
     assert sorted(standing.refused for standing in standings) == [False] * 5 + [True] * 25
 
 
+@pytest.mark.promise("limits.rate.shared")
 async def test_a_replica_counts_alone_while_it_cannot_reach_the_redis(server: RedisServer) -> None:
     async with replica(server) as rates:
         async with server.running():
@@ -294,6 +300,7 @@ async def test_a_replica_counts_alone_while_it_cannot_reach_the_redis(server: Re
         assert [entry["event"] for entry in logs] == ["rate_limit_storage_unreachable", "rate_limit_storage_reachable"]
 
 
+@pytest.mark.promise("limits.rate.shared")
 async def test_a_redis_that_does_not_answer_holds_nobody_up() -> None:
     with socket.socket() as silent, capture_logs() as logs:
         silent.bind(("127.0.0.1", 0))

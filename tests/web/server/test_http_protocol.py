@@ -26,6 +26,7 @@ async def told(scope: Scope, receive: Receive, send: Send) -> None:
 TOLD = b"POST /path?query ['upgrade', 'x-mine'] " + BODY
 
 
+@pytest.mark.promise("ingress.offers")
 @pytest.mark.parametrize("size", [1, 7, len(OFFERED) - len(BODY), len(OFFERED)], ids=["1", "7", "head", "whole"])
 async def test_a_request_that_offers_http_2_keeps_its_body_in_any_pieces(size: int) -> None:
     async with connected(told) as connection:

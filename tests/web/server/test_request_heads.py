@@ -64,6 +64,7 @@ async def test_a_head_up_to_the_bound_is_read() -> None:
         assert (await connection.answer())[2] == b"65535 0 0"
 
 
+@pytest.mark.promise("bounds.heads")
 @pytest.mark.parametrize(
     "request_",
     [
@@ -231,6 +232,7 @@ async def test_a_client_that_leaves_is_noticed_although_it_sent_another_request(
             await gone.wait()
 
 
+@pytest.mark.promise("ingress.old-http")
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_an_http_1_0_client_gets_no_chunks_and_the_end_by_the_close(streamed: bool) -> None:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:

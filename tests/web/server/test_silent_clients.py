@@ -13,8 +13,9 @@ from starlette.types import Message
 
 from tests.web.passing_time import PassingTime
 from tests.web.server.raw_connection import Connection, connected
-from turnbridge.web.middleware.ingress import BODY_SILENCE_S, read_body, wrap
-from turnbridge.web.middleware.metrics import Metrics
+from turnbridge.web.bodies import BODY_SILENCE_S, Bodies
+from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.server.http_server import IDLE_CONNECTION_S
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ class Echo:
             self.heard.put_nowait(message.get("body", b""))
             return message
 
-        body = await read_body(request.scope, receive, limit_bytes=LIMIT)
+        body = await Bodies(LIMIT).read(request.scope, receive)
         await self.may_answer.wait()
         return Response(body)
 
@@ -61,6 +62,7 @@ async def echo() -> Echo:
     return echo
 
 
+@pytest.mark.promise("limits.silent-clients")
 async def test_a_body_that_stops_coming_is_told_so_and_its_connection_closed(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         await line.send(HEAD + b"content-length: 100\r\n\r\n" + b"x" * 50)
@@ -89,6 +91,7 @@ async def test_a_body_that_never_begins_is_told_so_too(echo: Echo, time: Passing
         assert await line.closed()
 
 
+@pytest.mark.promise("limits.silent-clients")
 async def test_a_body_that_comes_slowly_may_take_as_long_as_it_likes(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         await line.send(HEAD + b"content-length: 8\r\n\r\n")
@@ -100,6 +103,7 @@ async def test_a_body_that_comes_slowly_may_take_as_long_as_it_likes(echo: Echo,
         assert (status, body) == (200, b"01234567")
 
 
+@pytest.mark.promise("limits.silent-clients")
 @pytest.mark.parametrize("sent", [b"", b"PO", HEAD], ids=["nothing", "half a word", "half of the headers"])
 async def test_a_connection_on_which_no_whole_request_comes_is_closed(
     echo: Echo, time: PassingTime, sent: bytes

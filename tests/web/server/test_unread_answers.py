@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.web.passing_time import PassingTime
 from tests.web.server.raw_connection import PATIENCE_S, Connection, connected
-from turnbridge.web.disconnect import Exchange
+from turnbridge.web.answer import serve_until_disconnect
 from turnbridge.web.server.http_server import IDLE_CONNECTION_S, UNREAD_S
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ async def endless(scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.body", "body": b"x" * PIECE, "more_body": True})
 
     del scope
-    await Exchange(receive).serve(stream())
+    await serve_until_disconnect(receive, stream())
 
 
 @contextlib.asynccontextmanager
@@ -54,6 +54,7 @@ async def asked(app: ASGIApp, request: bytes) -> AsyncIterator[Connection]:
             connection.writer.transport.abort()
 
 
+@pytest.mark.promise("limits.silent-clients")
 @pytest.mark.parametrize(
     ("app", "request_"),
     [(whole, ASKED), (whole, ASKED_ONCE), (endless, ASKED)],

@@ -17,7 +17,9 @@ from turnbridge.turn.items import (
     NARRATION,
     Json,
     JsonObject,
+    custom_input,
 )
+from turnbridge.turn.request import tool_key
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ class ChatEncoder:
         }
         self._include_usage = request.include_usage
         self._legacy = request.legacy_functions
+        self._custom = {tool.key for tool in request.turn.spec.tools if tool.kind == "custom"}
         self._choices = [_Choice() for _ in range(request.choices)]
         self._opened = False
         self._templates: dict[tuple[int, str], sse.TextTemplate] = {}
@@ -59,12 +62,17 @@ class ChatEncoder:
         """Return the tokens of all choices."""
         return sum((choice.usage for choice in self._choices), ev.Usage())
 
+    @property
+    def first_calls(self) -> list[str]:
+        """Return the id of the first call of each choice that has one."""
+        return [choice.calls[0].call_id for choice in self._choices if choice.calls]
+
     def whole(self) -> JsonObject:
         """Return the completion; whole once every choice has ended."""
         choices: list[Json] = [
             {
                 "index": index,
-                "message": _message(choice, legacy=self._legacy),
+                "message": self._message(choice),
                 "logprobs": None,
                 "finish_reason": choice.finish_reason,
             }
@@ -169,14 +177,40 @@ class ChatEncoder:
         choice = self._choices[index]
         number = len(choice.calls)
         choice.calls.append(call)
-        head: JsonObject = {"name": call.name, "arguments": ""}
-        body: JsonObject = {"arguments": call.arguments}
+        kind, field, text = self._called(call)
+        head: JsonObject = {"name": call.name, field: ""}
+        body: JsonObject = {field: text}
         if self._legacy:
             deltas: list[JsonObject] = [{"function_call": head}, {"function_call": body}]
         else:
-            first: JsonObject = {"index": number, "id": call.call_id, "type": "function", "function": head}
-            deltas = [{"tool_calls": [first]}, {"tool_calls": [{"index": number, "function": body}]}]
-        return [self._chunk(index, delta) for delta in (deltas if call.arguments else deltas[:1])]
+            first: JsonObject = {"index": number, "id": call.call_id, "type": kind, kind: head}
+            deltas = [{"tool_calls": [first]}, {"tool_calls": [{"index": number, kind: body}]}]
+        return [self._chunk(index, delta) for delta in (deltas if text else deltas[:1])]
+
+    def _called(self, call: ev.FunctionCallDone) -> tuple[str, str, str]:
+        """Return the type of the tool that is called, the field of what it is called with, and its value."""
+        if tool_key(call.name, call.namespace) in self._custom:
+            return "custom", "input", custom_input(call.arguments)
+        return "function", "arguments", call.arguments
+
+    def _message(self, choice: _Choice) -> JsonObject:
+        text = "".join(choice.content)
+        message: JsonObject = {
+            "role": "assistant",
+            "content": None if choice.calls and not text else text,
+            "refusal": None,
+            "annotations": list(choice.annotations),
+        }
+        if choice.calls and self._legacy:
+            message["function_call"] = {"name": choice.calls[0].name, "arguments": choice.calls[0].arguments}
+        elif choice.calls:
+            message["tool_calls"] = [
+                {"id": call.call_id, "type": kind, kind: {"name": call.name, field: text}}
+                for call in choice.calls
+                for kind, field, text in [self._called(call)]
+            ]
+        reasoning = "".join(choice.reasoning)
+        return {**message, "reasoning_content": reasoning} if reasoning else message
 
     def _finish(self, index: int, reason: str, usage: ev.Usage) -> list[JsonObject]:
         choice = self._choices[index]
@@ -199,25 +233,6 @@ def _written(choice: _Choice, side: str, part: tuple[object, ...], texts: list[s
         texts = [BETWEEN_MESSAGES + texts[0], *texts[1:]]
     (choice.content if side == "content" else choice.reasoning).extend(texts)
     return texts
-
-
-def _message(choice: _Choice, *, legacy: bool) -> JsonObject:
-    text = "".join(choice.content)
-    message: JsonObject = {
-        "role": "assistant",
-        "content": None if choice.calls and not text else text,
-        "refusal": None,
-        "annotations": list(choice.annotations),
-    }
-    if choice.calls and legacy:
-        message["function_call"] = {"name": choice.calls[0].name, "arguments": choice.calls[0].arguments}
-    elif choice.calls:
-        message["tool_calls"] = [
-            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in choice.calls
-        ]
-    reasoning = "".join(choice.reasoning)
-    return {**message, "reasoning_content": reasoning} if reasoning else message
 
 
 def _citation(annotation: JsonObject, offset: int) -> JsonObject:

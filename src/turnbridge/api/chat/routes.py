@@ -1,6 +1,7 @@
 """The routes of Chat Completions: creating them, and those that their clients asked to store."""
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -12,23 +13,17 @@ from starlette.types import ASGIApp
 
 from turnbridge.api.chat.decode import decode
 from turnbridge.api.chat.encode import ChatEncoder
-from turnbridge.api.generation import Generation, now
-from turnbridge.api.output_mode import output_mode
-from turnbridge.api.responses.state import State
-from turnbridge.api.responses.stored_items import deleted
-from turnbridge.api.shared.pagination import page, page_of, page_query
+from turnbridge.api.generation import Generation
+from turnbridge.api.shared.pagination import deleted, page, page_of, page_query
 from turnbridge.api.shared.parameters import check_metadata
 from turnbridge.api.shared.validation import convert
 from turnbridge.engine.records import ChatQuery, ChatRecord
 from turnbridge.turn.errors import GatewayError, NotFound
-from turnbridge.turn.items import Json, JsonObject, Message
+from turnbridge.turn.items import Json, JsonObject, Message, replace
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace
 from turnbridge.web.bodies import beside, parsed
-from turnbridge.web.dialect import OPENAI
-from turnbridge.web.http import RouteOf, json_response, new_id
+from turnbridge.web.http import OPENAI, RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import client_of
-from turnbridge.web.middleware.ingress import read_body
 
 log = structlog.get_logger(__name__)
 
@@ -47,9 +42,9 @@ class ChatCompletions:
 
     dialect = OPENAI
 
-    def __init__(self, generation: Generation, state: State) -> None:
+    def __init__(self, generation: Generation) -> None:
         self._generation = generation
-        self._state = state
+        self._state = generation.state
 
     def routes(self) -> list[RouteOf]:
         """Return the routes of this API."""
@@ -68,35 +63,31 @@ class ChatCompletions:
         generation = self._generation
         body, large = await generation.body(request)
         decoded = await beside(partial(decode, body), large=large)
-        await generation.check_schemas(decoded.uncompiled)
-        turn = self._without_system_prompt(replace(decoded.turn, large=large))
-        if decoded.store and not self._state.on:
-            turn = replace(turn, ignored=(*turn.ignored, "store"))
-        mode = output_mode(request.scope, "openai-json")
-        settled = await generation.settle(request, turn, mode, effort_param="reasoning_effort")
-        await self._state.restore_calls(settled.turn.spec.client, settled.turn.items)
-        encoder = ChatEncoder(decoded, completion_id=new_id("chatcmpl-"), created=now())
+        turn = replace(decoded.turn, large=large)
+        if generation.rules.ignore_system_prompt:
+            turn = _without_system_prompt(turn)
+        settled = await generation.settle(
+            request,
+            turn,
+            decoded.uncompiled,
+            store=decoded.store,
+            mode="openai-json",
+            effort_param="reasoning_effort",
+        )
+        encoder = ChatEncoder(decoded, completion_id=new_id("chatcmpl-"), created=int(time.time()))
         run = generation.run(request, settled, encoder, choices=decoded.choices)
         keep = decoded.store and self._state.on
         finish = partial(self._keep, settled.turn.spec.client, body, encoder) if keep else None
         return generation.answer(request, run, settled, finish)
-
-    def _without_system_prompt(self, turn: TurnRequest) -> TurnRequest:
-        """Leave the client's system prompt out, and say so, if the operator wants that."""
-        if not self._generation.rules.ignore_system_prompt:
-            return turn
-        kept = tuple(item for item in turn.items if not isinstance(item, Message) or item.role != "developer")
-        if kept == turn.items:
-            return turn
-        return replace(turn, items=kept, ignored=(*turn.ignored, "messages (system)"))
 
     async def _keep(self, client: str, body: JsonObject, encoder: ChatEncoder) -> None:
         """Store a finished completion, unless it failed; the client has its answer in any case."""
         if encoder.failure is not None:
             return
         record = _record(client, body, encoder.whole())
+        legs = self._state.legs(client, encoder.first_calls)
         try:
-            await self._state.store.add_chat(record)
+            await self._state.store.add_chat(record, legs)
         except GatewayError as error:
             log.error("chat_not_kept", completion=record.id, reason=error.message)
 
@@ -121,7 +112,7 @@ class ChatCompletions:
 
     async def update(self, request: Request) -> Response:
         """Replace a completion's metadata."""
-        given = await read_body(request.scope, request.receive, limit_bytes=self._generation.rules.body_limit_bytes)
+        given = await self._generation.bodies.read(request.scope, request.receive)
         metadata = check_metadata(convert(await parsed(given), ChatUpdate).metadata)
         chat = await self._found(request)
         changed = dataclasses.replace(chat, metadata=metadata, body={**chat.body, "metadata": {**metadata}})
@@ -148,6 +139,14 @@ class ChatCompletions:
         if chat is None:
             raise _missing(chat_id)
         return chat
+
+
+def _without_system_prompt(turn: TurnRequest) -> TurnRequest:
+    """Leave the client's system prompt out, and say so."""
+    kept = tuple(item for item in turn.items if not isinstance(item, Message) or item.role != "developer")
+    if kept == turn.items:
+        return turn
+    return replace(turn, items=kept, ignored=(*turn.ignored, "messages (system)"))
 
 
 def _record(client: str, body: JsonObject, completion: JsonObject) -> ChatRecord:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from turnbridge.api.shared.output_format import FormatObject
-from turnbridge.api.shared.parts import Content
+from turnbridge.api.shared.history import Content
+from turnbridge.api.shared.parameters import FormatObject, Parameters
 from turnbridge.api.shared.tools import WebSearchOptions
 from turnbridge.turn.items import JsonObject
 
@@ -15,11 +15,19 @@ class FunctionRef(msgspec.Struct):
     arguments: str
 
 
+class CustomRef(msgspec.Struct):
+    """The custom tool of a call."""
+
+    name: str
+    input: str
+
+
 class ToolCall(msgspec.Struct):
     """A call that the model made."""
 
     id: str
     function: FunctionRef | None = None
+    custom: CustomRef | None = None
     type: str = "function"
 
 
@@ -49,42 +57,24 @@ class StreamOptions(msgspec.Struct):
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(msgspec.Struct):
+class ChatRequest(Parameters):
     """The body of `POST /v1/chat/completions`."""
 
-    model: str | None = None
     messages: list[ChatMessage] | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
-    stop: str | list[str] | None = None
     response_format: FormatObject | None = None
     reasoning_effort: str | None = None
     reasoning: Reasoning | None = None
     verbosity: str | None = None
-    service_tier: str | None = None
-    metadata: JsonObject | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    store: bool | None = None
-    tools: list[JsonObject] | None = None
-    tool_choice: str | JsonObject | None = None
-    parallel_tool_calls: bool | None = None
     functions: list[JsonObject] | None = None
     function_call: str | JsonObject | None = None
     modalities: list[str] | None = None
     audio: JsonObject | None = None
     prediction: JsonObject | None = None
     web_search_options: WebSearchOptions | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
-    temperature: int | float | None = None
-    top_p: int | float | None = None
-    presence_penalty: int | float | None = None
-    frequency_penalty: int | float | None = None
     logit_bias: dict[str, float] | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
     seed: int | None = None

@@ -17,8 +17,9 @@ import msgspec
 import structlog
 from starlette.types import ASGIApp
 
+from turnbridge.api.generation import State
 from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.api.responses.state import Past, State, grown, named, record_of
+from turnbridge.api.responses.state import Past, grown, named, record_of
 from turnbridge.api.shared.errors import error_event
 from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine.frame_log import FrameLog, frame_count, pack
@@ -28,7 +29,6 @@ from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFau
 from turnbridge.turn.events import TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.answer import Followed
-from turnbridge.web.http import json_response
 
 log = structlog.get_logger(__name__)
 
@@ -67,12 +67,12 @@ class BackgroundRun:
     @property
     def id(self) -> str:
         """Return the response's id."""
-        return str(self.encoder.response["id"])
+        return str(self.encoder.whole()["id"])
 
     @property
     def response(self) -> JsonObject:
         """Return the response as it stands."""
-        return self._ended_elsewhere or self.encoder.response
+        return self._ended_elsewhere or self.encoder.whole()
 
     @property
     def made(self) -> bool:
@@ -112,9 +112,12 @@ class BackgroundRun:
             self.log.end()
 
     def end_as(self, record: ResponseRecord) -> None:
-        """Let the readers know how somebody else has ended it."""
+        """Let the readers know how somebody else has ended it, unless they were told another end."""
+        if self.log.ended:
+            log.error("response_ended_twice", response=self.id, told=self.encoder.status, kept=record.status)
+            return
         self._ended_elsewhere = record.body
-        self.log.add(named_frames(_ending(record, frame_count(self.log.chunks))))
+        self.log.add(last_frames(record, frame_count(self.log.chunks)))
         self.log.end()
 
 
@@ -161,12 +164,6 @@ class BackgroundRuns:
         self._runs[begun.id] = begun
         begun.begin(partial(self._end, begun))
         return begun
-
-    def answer(self, run: BackgroundRun, *, streamed: bool, headers: Mapping[str, str]) -> ASGIApp:
-        """Return what the request that started a run is answered with: the stream, or the response as it stands."""
-        if streamed:
-            return self.stream(run.log.read(), headers)
-        return json_response(run.response, headers=headers)
 
     def stream(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> ASGIApp:
         """Return an answer that streams frames as they come."""
@@ -272,17 +269,11 @@ class BackgroundRuns:
                 found = await store.response(record.owner, record.id)
                 # It may be our own: an attempt that timed out here, and was committed all the same.
                 if found is not None and msgspec.json.encode(found.body) != msgspec.json.encode(record.body):
-                    self._ended_elsewhere(run, found)
+                    run.end_as(found)
         except GatewayError as error:
             return error.message
         run.end()
         return None
-
-    def _ended_elsewhere(self, run: BackgroundRun, record: ResponseRecord) -> None:
-        if run.log.ended:
-            log.error("response_ended_twice", response=run.id, told=run.encoder.status, kept=record.status)
-        else:
-            run.end_as(record)
 
     async def _renew(self) -> None:
         if not self._runs:
@@ -320,16 +311,11 @@ def lost(record: ResponseRecord) -> ResponseRecord:
     return replace(record, status="failed", body={**record.body, "status": "failed", "error": LOST_ERROR})
 
 
-def last_frames(record: ResponseRecord, after: int) -> bytes:
-    """Return the last frames of a stream that was lost with its gateway, after event number `after`."""
-    return named_frames(_ending(record, after + 1))
-
-
-def _ending(record: ResponseRecord, number: int) -> list[JsonObject]:
+def last_frames(record: ResponseRecord, number: int) -> bytes:
     """Return the last events of a finished response's stream, from `number` on."""
     if record.status != "failed":
-        return [{"type": "response.incomplete", "sequence_number": number, "response": record.body}]
+        return named_frames([{"type": "response.incomplete", "sequence_number": number, "response": record.body}])
     known = record.body.get("error")
     error: JsonObject = {"type": "server_error", "param": None, **(known if isinstance(known, dict) else LOST_ERROR)}
     failed: JsonObject = {"type": "response.failed", "sequence_number": number + 1, "response": record.body}
-    return [error_event(error, number=number), failed]
+    return named_frames([error_event(error, number=number), failed])

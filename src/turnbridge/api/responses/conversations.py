@@ -7,21 +7,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnbridge.api.responses.decode import decode_items
+from turnbridge.api.generation import Generation
+from turnbridge.api.responses.decode import decode_items, ids_to_look_up, resolve_references
 from turnbridge.api.responses.routes import items_listed, items_shown
-from turnbridge.api.responses.state import State, named
-from turnbridge.api.responses.stored_items import deleted, ids_to_look_up, resolve_references
-from turnbridge.api.shared.pagination import page, page_query
+from turnbridge.api.responses.state import named
+from turnbridge.api.shared.pagination import deleted, page, page_query
 from turnbridge.api.shared.parameters import check_metadata
-from turnbridge.api.shared.validation import convert, invalid, missing
+from turnbridge.api.shared.validation import convert, empty_array, invalid, missing
 from turnbridge.engine.records import ConversationRecord, KeptItem
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import beside, parsed
-from turnbridge.web.dialect import OPENAI
-from turnbridge.web.http import RouteOf, json_response, new_id
+from turnbridge.web.http import OPENAI, RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import client_of
-from turnbridge.web.middleware.ingress import read_body
 
 # OpenAI's own bound.
 MAX_ITEMS_AT_ONCE = 20
@@ -39,9 +37,9 @@ class Conversations:
 
     dialect = OPENAI
 
-    def __init__(self, state: State, *, body_limit_bytes: int) -> None:
-        self._state = state
-        self._body_limit_bytes = body_limit_bytes
+    def __init__(self, generation: Generation) -> None:
+        self._state = generation.state
+        self._bodies = generation.bodies
 
     def routes(self) -> list[RouteOf]:
         """Return the routes of this API."""
@@ -101,8 +99,10 @@ class Conversations:
         """Add items at the end of a conversation."""
         body = await self._body(request)
         owner, conversation_id = _asked(request)
-        if not body.items:
+        if body.items is None:
             raise missing("items")
+        if not body.items:
+            raise empty_array("items")
         items = await self._items(owner, body.items)
         if not await self._state.store.append_items(owner, conversation_id, items):
             raise _missing(conversation_id)
@@ -129,7 +129,7 @@ class Conversations:
         return json_response(_shown(record))
 
     async def _body(self, request: Request) -> ConversationBody:
-        body = await read_body(request.scope, request.receive, limit_bytes=self._body_limit_bytes)
+        body = await self._bodies.read(request.scope, request.receive)
         return convert(await parsed(body or b"{}"), ConversationBody)
 
     async def _items(self, owner: str, given: list[JsonObject]) -> list[KeptItem]:

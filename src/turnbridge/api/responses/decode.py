@@ -1,20 +1,25 @@
-"""A Responses request → `TurnRequest`."""
+"""A Responses request → `TurnRequest`: its items and the references in it, its parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from msgspec import Struct
 
 from turnbridge.api.responses import schema
-from turnbridge.api.responses.stored_items import item_type
+from turnbridge.api.responses.call_items import (
+    custom_call,
+    function_call,
+    is_clients_search,
+    search_call,
+    search_output,
+)
 from turnbridge.api.shared import parameters
 from turnbridge.api.shared.body_budget import MAX_ITEMS
-from turnbridge.api.shared.history_checks import IN_INPUT, check_mentions_json, check_pairs
-from turnbridge.api.shared.output_format import decode_format
-from turnbridge.api.shared.parts import PartsDecoder
+from turnbridge.api.shared.history import IN_INPUT, PartsDecoder, check_pairs
 from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
 from turnbridge.api.shared.tools import decode_tools
-from turnbridge.api.shared.validation import check_length, convert, missing, unknown_fields
-from turnbridge.turn.errors import InvalidRequest
+from turnbridge.api.shared.validation import check_length, convert, empty_array, missing, one_of, unknown_fields, within
+from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import (
     NARRATION,
     FunctionCall,
@@ -26,10 +31,14 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     Role,
+    TextPart,
+    is_models,
 )
 from turnbridge.turn.json_schema import unreadable
 from turnbridge.turn.request import ThreadSpec, TurnRequest
 
+REFERENCE = "item_reference"
+ENCRYPTED = "encrypted_content"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # OpenAI accepts no smaller limit on this route.
 LEAST_OUTPUT_TOKENS = 16
@@ -37,13 +46,19 @@ LEAST_OUTPUT_TOKENS = 16
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "developer": "developer", "system": "developer"}
 
 # Items that are passed on to Codex unread.
-RAW_ITEMS = frozenset({"custom_tool_call", "web_search_call", "image_generation_call"})
+RAW_ITEMS = frozenset({"compaction", "image_generation_call", "local_shell_call", "web_search_call"})
+# Those of a search for tools that the provider ran, and of one that the client ran itself.
+TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT = "tool_search_call", "tool_search_output"
+ADDITIONAL_TOOLS = "additional_tools"
+# Items that Codex drops, and what to send instead.
+INSTEAD = {"local_shell_call_output": " Send a 'function_call_output' with its 'call_id'."}
 
 SHAPES: dict[str | None, type[Struct]] = {
     "message": schema.MessageItem,
     "reasoning": schema.ReasoningItem,
-    "function_call": FunctionCall,
+    "function_call": schema.FunctionCallItem,
     "function_call_output": schema.FunctionCallOutputItem,
+    "custom_tool_call": schema.CustomCallItem,
     "custom_tool_call_output": schema.FunctionCallOutputItem,
 }
 # Fields of answers that no model is shown.
@@ -75,6 +90,16 @@ class DecodedResponses(Struct, frozen=True, kw_only=True):
     """The schemas that must be compiled before the turn runs, which may take long."""
 
 
+def item_type(item: JsonObject) -> str | None:
+    """Return the type of an item; it is optional in messages and references."""
+    kind = item.get("type")
+    if kind is not None:
+        return kind if isinstance(kind, str) else None
+    if "role" in item:
+        return "message"
+    return REFERENCE if set(item) <= {"id", "type"} and "id" in item else None
+
+
 def parse(body: JsonObject) -> tuple[schema.ResponsesRequest, list[str]]:
     """Return a body of `POST /v1/responses` as it was sent, and the names in it that are unknown."""
     request = convert(body, schema.ResponsesRequest)
@@ -97,17 +122,25 @@ def decode(
     unknown: Sequence[str],
     inputs: Sequence[JsonObject],
     history: Sequence[JsonObject],
+    *,
+    needs_input: bool = True,
 ) -> DecodedResponses:
     """Return what a request asks for; `turn.spec.model` is still the client's name for it.
 
-    `inputs` is its input with all references resolved, and `history` what that continues.
+    `inputs` is its input with all references resolved, and `history` what that continues. Both may be empty
+    if the request needs no input.
     """
+    # A stored prompt has a model of its own, so that a request with one often names none.
+    parameters.refuse(request, UNSUPPORTED)
     if not request.model:
         raise missing("model")
-    parameters.refuse(request, UNSUPPORTED)
     parameters.check_stream_options(request.stream_options, stream=request.stream)
     parts, schemas = PartsDecoder(), SchemaChecker()
-    items = _conversation(history, inputs, parts)
+    if needs_input and not inputs and not history:
+        raise missing("input") if request.input is None else empty_array("input")
+    check_length((*history, *inputs), MAX_ITEMS, param="input")
+    items = (*decode_items(history, parts=parts), *decode_items(inputs, param="input", parts=parts))
+    check_pairs(items, IN_INPUT)
     ignored = (
         *parameters.ignored(request, IGNORED),
         *unknown,
@@ -118,11 +151,57 @@ def decode(
         *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
     )
     return DecodedResponses(
-        turn=_turn(request, request.model, items, ignored, schemas),
+        turn=_turn(request, request.model, items, ignored, schemas, _tools_in(history, inputs)),
         body=request,
         include_encrypted=ENCRYPTED_REASONING in (request.include or []),
         uncompiled=tuple(schemas.uncompiled),
     )
+
+
+def input_items(given: str | list[JsonObject] | None) -> list[JsonObject]:
+    """Return an input as items."""
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return given or []
+
+
+def ids_to_look_up(items: Sequence[JsonObject]) -> list[str]:
+    """Return the ids of references, and of reasoning items without their encrypted content."""
+    return [
+        item_id
+        for item in items
+        if isinstance(item_id := item.get("id"), str) and (item_type(item) == REFERENCE or _lacks_content(item))
+    ]
+
+
+def resolve_references(
+    items: Sequence[JsonObject], found: Mapping[str, JsonObject], *, param: str = "input"
+) -> list[JsonObject]:
+    """Return items with their references resolved from what was found; `param` is their place in errors."""
+    whole: list[JsonObject] = []
+    for index, item in enumerate(items):
+        if item_type(item) != REFERENCE:
+            whole.append(with_content(item, found) if _lacks_content(item) else item)
+        elif (known := found.get(str(item.get("id")))) is not None:
+            whole.append(known)
+        else:
+            raise NotFound(
+                f"Item with id '{item.get('id')}' not found. Items are not kept when `store` is false: "
+                "send the item itself, or leave it out.",
+                code="item_not_found",
+                param=f"{param}[{index}]",
+            )
+    return whole
+
+
+def _lacks_content(item: JsonObject) -> bool:
+    return item_type(item) == "reasoning" and not item.get(ENCRYPTED)
+
+
+def with_content(item: JsonObject, stored: Mapping[str, JsonObject]) -> JsonObject:
+    """Return an item with the encrypted content that was stored for it, if any."""
+    content = stored.get(str(item.get("id")), {}).get(ENCRYPTED)
+    return {**item, ENCRYPTED: content} if content else item
 
 
 def _turn(
@@ -131,11 +210,12 @@ def _turn(
     items: tuple[Item, ...],
     ignored: tuple[str, ...],
     schemas: SchemaChecker,
+    found: Mapping[str, Sequence[JsonObject]],
 ) -> TurnRequest:
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
-    output = decode_format(text.format, schemas, param="text.format")
-    check_mentions_json(output, items, request.instructions, param="input")
-    tools = decode_tools(request.tools, request.tool_choice, schemas)
+    output = parameters.decode_format(text.format, schemas, param="text.format")
+    parameters.check_mentions_json(output, items, request.instructions, param="input")
+    tools = decode_tools(request.tools, request.tool_choice, schemas, groups=True, found=found)
     if any("logprobs" in name for name in request.include or []):
         raise parameters.unsupported("include", "Codex gives no log probabilities.")
     summary = reasoning.summary or reasoning.generate_summary
@@ -146,22 +226,20 @@ def _turn(
             tools=tools.tools,
             web_search=tools.web_search,
             effort=reasoning.effort,
-            summary=parameters.one_of(summary, parameters.SUMMARIES, param="reasoning.summary"),
-            verbosity=parameters.one_of(text.verbosity, parameters.VERBOSITIES, param="text.verbosity"),
+            summary=one_of(summary, parameters.SUMMARIES, param="reasoning.summary"),
+            verbosity=one_of(text.verbosity, parameters.VERBOSITIES, param="text.verbosity"),
             service_tier=parameters.CARRIED_TIERS.get(request.service_tier),
             output=output,
-            allow_truncation=parameters.one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
+            allow_truncation=one_of(request.truncation, ("auto", "disabled"), param="truncation") == "auto",
         ),
         items=items,
         must_call=tools.must_call,
         parallel_calls=request.parallel_tool_calls is not False,
         stop=parameters.stop_sequences(request.stop),
-        max_output_tokens=parameters.at_least(
-            request.max_output_tokens, LEAST_OUTPUT_TOKENS, param="max_output_tokens"
-        ),
-        metadata=parameters.carried_metadata(request.metadata, request.user, request.safety_identifier),
+        max_output_tokens=within(request.max_output_tokens, LEAST_OUTPUT_TOKENS, param="max_output_tokens"),
+        metadata=parameters.carried_metadata(request),
         streamed=bool(request.stream),
-        ignored=ignored,
+        ignored=(*ignored, *tools.ignored),
     )
 
 
@@ -176,22 +254,55 @@ def _unknown_item_fields(items: Sequence[JsonObject]) -> dict[str, None]:
     }
 
 
-def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tuple[Item, ...]:
-    """Return the items of a history; `param` is their place in errors."""
-    return _items(items, param, PartsDecoder())
+def decode_items(
+    items: Sequence[JsonObject], *, param: str = "history", parts: PartsDecoder | None = None
+) -> tuple[Item, ...]:
+    """Return the items of a history; `param` is their place in errors, and `parts` decodes those of one request."""
+    decoder = parts or PartsDecoder()
+    return tuple(
+        _item(item, f"{param}[{index}]", decoder)
+        for index, item in enumerate(items)
+        # They are declared like any other.
+        if item_type(item) != ADDITIONAL_TOOLS
+    )
 
 
-def _conversation(history: Sequence[JsonObject], inputs: Sequence[JsonObject], parts: PartsDecoder) -> tuple[Item, ...]:
-    if not inputs and not history:
-        raise missing("input")
-    check_length((*history, *inputs), MAX_ITEMS, param="input")
-    items = (*_items(history, "history", parts), *_items(inputs, "input", parts))
-    check_pairs(items, IN_INPUT)
-    return items
+def _tools_in(history: Sequence[JsonObject], inputs: Sequence[JsonObject]) -> dict[str, list[JsonObject]]:
+    """Return the tools that items bring, by their place: those that a client adds, and those that it found."""
+    return {
+        f"{place}[{index}].tools": convert(item, schema.AdditionalToolsItem, param=f"{place}[{index}]").tools
+        for place, items in (("history", history), ("input", inputs))
+        for index, item in enumerate(items)
+        if (kind := item_type(item)) == ADDITIONAL_TOOLS or (kind == TOOL_SEARCH_OUTPUT and is_clients_search(item))
+    }
 
 
-def _items(items: Sequence[JsonObject], param: str, parts: PartsDecoder) -> tuple[Item, ...]:
-    return tuple(_item(item, f"{param}[{index}]", parts) for index, item in enumerate(items))
+def encode_items(items: Sequence[Item]) -> list[JsonObject]:
+    """Return what the model said as `decode_items` reads it."""
+    return [_object(item) for item in items if is_models(item)]
+
+
+def _object(item: Item) -> JsonObject:
+    match item:
+        case Message():
+            parts: list[Json] = [
+                {"type": "output_text", "text": part.text} for part in item.parts if isinstance(part, TextPart)
+            ]
+            return {"type": "message", "role": item.role, "content": parts, "phase": item.phase, "id": item.id}
+        case Reasoning():
+            summary: list[Json] = [{"type": "summary_text", "text": text} for text in item.summary]
+            content: list[Json] = [{"type": "reasoning_text", "text": text} for text in item.content or ()]
+            shown: JsonObject = {"type": "reasoning", "id": item.id, "summary": summary, ENCRYPTED: item.encrypted}
+            return {**shown, "content": content} if content else shown
+        case FunctionCall():
+            named: JsonObject = {"type": "function_call", "id": item.id, "call_id": item.call_id, "name": item.name}
+            return {**named, "namespace": item.namespace, "arguments": item.arguments}
+        case RawItem():
+            return item.item
+        case FunctionCallOutput():
+            raise AssertionError("The model gives no outputs.")
+        case _:
+            assert_never(item)
 
 
 def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
@@ -202,7 +313,13 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
         case "reasoning":
             return _reasoning(convert(item, schema.ReasoningItem, param=param), param, parts)
         case "function_call":
-            return convert(item, FunctionCall, param=param)
+            return function_call(convert(item, schema.FunctionCallItem, param=param))
+        case "custom_tool_call":
+            return custom_call(convert(item, schema.CustomCallItem, param=param))
+        case "tool_search_call" if is_clients_search(item):
+            return search_call(convert(item, schema.ToolSearchCallItem, param=param))
+        case "tool_search_output" if is_clients_search(item):
+            return search_output(convert(item, schema.ToolSearchOutputItem, param=param))
         case "function_call_output" | "custom_tool_call_output":
             given = convert(item, schema.FunctionCallOutputItem, param=param)
             output = given.output
@@ -214,12 +331,12 @@ def _item(item: JsonObject, param: str, parts: PartsDecoder) -> Item:
                 namespace=given.namespace,
                 id=given.id,
             )
-        case str() if kind in RAW_ITEMS:
+        case str() if kind in RAW_ITEMS or kind in (TOOL_SEARCH_CALL, TOOL_SEARCH_OUTPUT):
             if (problem := unreadable(item)) is not None:
                 raise InvalidRequest(f"Invalid value for '{param}': {problem}.", code="invalid_value", param=param)
             return RawItem(item=item)
         case _:
-            message = f"Items of type '{kind}' cannot be carried to Codex."
+            message = f"Items of type '{kind}' cannot be carried to Codex.{INSTEAD.get(kind or '', '')}"
             raise InvalidRequest(message, code="unsupported_item", param=f"{param}.type")
 
 
@@ -234,7 +351,7 @@ def _reasoning(given: schema.ReasoningItem, param: str, parts: PartsDecoder) -> 
 
 
 def _message(given: schema.MessageItem, param: str, parts: PartsDecoder) -> Message:
-    parameters.one_of(given.role, tuple(ROLES), param=f"{param}.role")
-    parameters.one_of(given.phase, PHASES, param=f"{param}.phase")
+    one_of(given.role, tuple(ROLES), param=f"{param}.role")
+    one_of(given.phase, PHASES, param=f"{param}.phase")
     content = parts.decode(given.content, param=f"{param}.content")
     return Message(role=ROLES[given.role], parts=content, phase=given.phase, id=given.id)

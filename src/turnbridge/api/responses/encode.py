@@ -5,30 +5,57 @@ Everything that is opened is closed, indexes are dense, and exactly one terminal
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
+from turnbridge.api.responses.call_items import shown_call
 from turnbridge.api.responses.decode import DecodedResponses
-from turnbridge.api.responses.envelope import envelope, usage_object
+from turnbridge.api.responses.schema import envelope, usage_object
 from turnbridge.api.shared import sse
-from turnbridge.api.shared.errors import error_event, error_object
+from turnbridge.api.shared.errors import error_event, error_object, failure_code
 from turnbridge.engine.ports import Model
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.request import by_key, tool_key
 
 Event: TypeAlias = JsonObject
 
-# A failed response must have a code; this one says that the request was to blame, and no more.
-UNNAMED_FAILURE = "invalid_prompt"
+
+class _Kind(NamedTuple):
+    """A kind of part: how its events and its number in the item are named, and what it is made of."""
+
+    text_event: str
+    part_event: str
+    number: str
+    place: str
+    """The list of an item that has its finished parts."""
+    empty: JsonObject
+    """The part before it has any text."""
+
+
+TEXT = _Kind(
+    *("response.output_text", "response.content_part", "content_index", "content"),
+    empty={"type": "output_text", "text": "", "annotations": [], "logprobs": []},
+)
+SUMMARY = _Kind(
+    *("response.reasoning_summary_text", "response.reasoning_summary_part", "summary_index", "summary"),
+    empty={"type": "summary_text", "text": ""},
+)
+REASONING = _Kind(
+    *("response.reasoning_text", "response.content_part", "content_index", "content"),
+    empty={"type": "reasoning_text", "text": ""},
+)
 
 
 @dataclass(slots=True)
 class _Part:
-    """The part of an item that is being written: its kind, its number there, and the backend's number for it."""
+    """The part of an item that is being written: its kind, the backend's number for it, and its place in events."""
 
-    kind: str
-    position: int
+    kind: _Kind
     source: int
+    place: JsonObject
     pieces: list[str] = field(default_factory=list)
+    template: sse.NumberedTextTemplate | None = None
+    """The frame of a text delta."""
 
 
 @dataclass(slots=True)
@@ -39,8 +66,6 @@ class _Open:
     index: int
     item: JsonObject
     part: _Part | None = None
-    template: sse.NumberedTextTemplate | None = None
-    """The frame of a text delta, for as long as its part is being written."""
 
 
 class ResponseEncoder:
@@ -63,7 +88,9 @@ class ResponseEncoder:
         stored: bool = False,
     ) -> None:
         self._include_encrypted = request.include_encrypted
-        self._envelope = envelope(request, model, response_id=response_id, created_at=created_at, stored=stored)
+        self._tools = by_key(request.turn.spec.tools)
+        self._envelope = envelope(request.body, request.turn, model, response_id=response_id, created_at=created_at)
+        self._envelope["store"] = stored
         self._now = now
         self._encrypted: dict[str, str] = {}
         self._order: dict[str, int] = {}
@@ -75,11 +102,6 @@ class ResponseEncoder:
         self._ending: list[Event] = []
         self.failure: ev.TurnFailed | None = None
         self.usage = ev.Usage()
-
-    @property
-    def response(self) -> JsonObject:
-        """Return the response as it stands; whole once the terminal event has been fed."""
-        return {**self._envelope, "output": list(self._output)}
 
     @property
     def status(self) -> str:
@@ -102,8 +124,8 @@ class ResponseEncoder:
         ]
 
     def whole(self) -> JsonObject:
-        """Return the response as it stands."""
-        return self.response
+        """Return the response as it stands; whole once the terminal event has been fed."""
+        return {**self._envelope, "output": list(self._output)}
 
     def mark_unstored(self) -> None:
         """Say that the response could not be stored."""
@@ -116,28 +138,26 @@ class ResponseEncoder:
         """
         happened = self._close_all("incomplete")
         self._envelope["status"] = "cancelled"
-        self._ending = [self._event("response.incomplete", response=self.response)]
+        self._ending = [self._told("incomplete")]
         return sse.named_frames(happened)
 
     def queued(self) -> bytes:
         """Return the first frames of a response that has to wait for its turn."""
         self._opened = True
         self._envelope["status"] = "queued"
-        created = self._event("response.created", response=self.response)
-        return sse.named_frames([created, self._event("response.queued", response=self.response)])
+        return sse.named_frames([self._told("created"), self._told("queued")])
 
     def admitted(self) -> bytes:
         """Return the frame that ends the wait, if there was one to be told of."""
         if self.status != "queued":
             return b""
         self._envelope["status"] = "in_progress"
-        return sse.named_frames([self._in_progress()])
+        return sse.named_frames([self._told("in_progress")])
 
     def opening(self) -> bytes:
         """Return the frames that come before any output."""
         self._opened = True
-        created = self._event("response.created", response=self.response)
-        return sse.named_frames([created, self._in_progress()])
+        return sse.named_frames([self._told("created"), self._told("in_progress")])
 
     def frames(self, index: int, events: Sequence[ev.TurnEvent]) -> bytes:
         """Return the frames of events, after the opening ones if these have not gone."""
@@ -155,26 +175,28 @@ class ResponseEncoder:
         if not self._ending:
             return b""
         *before, last = self._ending
-        return sse.named_frames([*before, {**last, "response": self.response}])
+        return sse.named_frames([*before, {**last, "response": self.whole()}])
 
     def keepalive(self) -> bytes:
         """Return a frame without news: an event if there is still a number for it, since idle timers want data."""
-        return sse.comment("keepalive") if self._ending else sse.named_frames([self._in_progress()])
+        return sse.comment("keepalive") if self._ending else sse.named_frames([self._told("in_progress")])
 
-    def _in_progress(self) -> Event:
-        return self._event("response.in_progress", response=self.response)
+    def _told(self, what: str) -> Event:
+        """Return an event with the response as it stands."""
+        return self._event(f"response.{what}", response=self.whole())
 
     def _events(self, event: ev.TurnEvent) -> list[Event]:
         match event:
             case ev.TextDelta():
                 raise AssertionError("Text deltas come in runs.")
             case ev.SummaryDelta() | ev.ReasoningDelta():
-                kind = "summary" if isinstance(event, ev.SummaryDelta) else "reasoning"
-                return self._delta(event.item_id, kind, event.index, event.text)
+                return self._delta(event)
             case ev.MessageStarted():
                 return self._add(event.item_id, _message(event.item_id, event.phase))
             case ev.ReasoningStarted():
-                return self._add(event.item_id, _thought(event.item_id))
+                return self._add(
+                    event.item_id, {"type": "reasoning", "id": event.item_id, "summary": [], "content": []}
+                )
             case ev.MessageDone():
                 return self._message_done(event)
             case ev.ReasoningDone():
@@ -194,14 +216,18 @@ class ResponseEncoder:
 
     def _texts(self, run: sse.TextRun) -> bytes:
         """Return the frames of text deltas; the first one opens the part that the others continue."""
-        opened, (first, *others) = self._open[run.item_id], run.texts
-        part, template = opened.part, opened.template
-        if part is None or template is None:
-            opening = sse.named_frames(self._delta(run.item_id, "text", 0, first))
-            return opening + (self._texts(sse.TextRun(run.item_id, others)) if others else b"")
+        opened, before = self._open[run.item_id], b""
+        part = opened.part
+        if part is None:
+            part, added = self._add_part(opened, TEXT, 0)
+            before = sse.named_frames([added])
+        if part.template is None:
+            head: Event = {"type": "response.output_text.delta", "sequence_number": sse.NUMBER_HOLE}
+            frame = sse.named_frames([{**head, **part.place, "delta": sse.TEXT_HOLE, "logprobs": []}])
+            part.template = sse.NumberedTextTemplate(frame)
         part.pieces += run.texts
         number, self._sequence = self._sequence, self._sequence + len(run.texts)
-        return template.filled(number, run.texts)
+        return before + part.template.filled(number, run.texts)
 
     def _event(self, type_: str, **fields: Json) -> Event:
         event: Event = {"type": type_, "sequence_number": self._sequence, **fields}
@@ -212,50 +238,44 @@ class ResponseEncoder:
         index = len(self._output)
         self._open[item_id] = _Open(id=item_id, index=index, item=item)
         self._output.append(item)
-        return [self._event("response.output_item.added", output_index=index, item=_copied(item))]
+        return [self._event("response.output_item.added", output_index=index, item={**item})]
 
-    def _delta(self, item_id: str, kind: str, source: int, text: str) -> list[Event]:
-        opened = self._open[item_id]
+    def _delta(self, delta: ev.SummaryDelta | ev.ReasoningDelta) -> list[Event]:
+        kind = SUMMARY if isinstance(delta, ev.SummaryDelta) else REASONING
+        opened = self._open[delta.item_id]
         part, happened = opened.part, []
-        if part is None or (part.kind, part.source) != (kind, source):
+        if part is None or part.kind is not kind or part.source != delta.index:
             happened = self._close_part(opened)
-            part, added = self._add_part(opened, kind, source)
+            part, added = self._add_part(opened, kind, delta.index)
             happened.append(added)
-        part.pieces.append(text)
-        return [*happened, self._text_event("delta", opened, part, text)]
+        part.pieces.append(delta.text)
+        return [*happened, self._event(f"{kind.text_event}.delta", **part.place, delta=delta.text)]
 
-    def _add_part(self, opened: _Open, kind: str, source: int) -> tuple[_Part, Event]:
-        part = opened.part = _Part(kind, len(_written(opened.item, kind)), source)
-        added = self._part_event("added", opened, part, _part(kind, "", []))
-        if kind == "text":
-            fields = _text_fields("delta", opened, part, sse.TEXT_HOLE)
-            delta = {"type": "response.output_text.delta", "sequence_number": sse.NUMBER_HOLE, **fields}
-            opened.template = sse.NumberedTextTemplate(sse.named_frames([delta]))
-        return part, added
+    def _add_part(self, opened: _Open, kind: _Kind, source: int) -> tuple[_Part, Event]:
+        place: JsonObject = {"item_id": opened.id, "output_index": opened.index}
+        place[kind.number] = len(_written(opened.item, kind))
+        part = opened.part = _Part(kind, source, place)
+        return part, self._event(f"{kind.part_event}.added", **place, part=kind.empty)
 
     def _close_part(self, opened: _Open, annotations: list[Json] | None = None) -> list[Event]:
         """Close the part that is being written, and put it into the item."""
-        part, opened.part, opened.template = opened.part, None, None
+        part, opened.part = opened.part, None
         if part is None:
             return []
-        text = "".join(part.pieces)
-        whole = _part(part.kind, text, annotations or [])
-        _written(opened.item, part.kind).append(whole)
+        kind, place, text = part.kind, part.place, "".join(part.pieces)
+        whole = {**kind.empty, "text": text}
+        if annotations:
+            whole["annotations"] = annotations
+        _written(opened.item, kind).append(whole)
+        logprobs: JsonObject = {"logprobs": []} if kind is TEXT else {}
         return [
-            self._text_event("done", opened, part, text),
-            self._part_event("done", opened, part, whole),
+            self._event(f"{kind.text_event}.done", **place, text=text, **logprobs),
+            self._event(f"{kind.part_event}.done", **place, part=whole),
         ]
-
-    def _text_event(self, what: str, opened: _Open, part: _Part, text: str) -> Event:
-        return self._event(f"response.{_STEMS[part.kind]}.{what}", **_text_fields(what, opened, part, text))
-
-    def _part_event(self, what: str, opened: _Open, part: _Part, content: JsonObject) -> Event:
-        name = "reasoning_summary_part" if part.kind == "summary" else "content_part"
-        return self._event(f"response.{name}.{what}", **_place(opened, part), part=content)
 
     def _message_done(self, event: ev.MessageDone) -> list[Event]:
         opened = self._open[event.item_id]
-        happened = [] if opened.part else [self._add_part(opened, "text", 0)[1]]
+        happened = [] if opened.part else [self._add_part(opened, TEXT, 0)[1]]
         annotations: list[Json] = list(event.annotations)
         happened += [
             self._event(
@@ -275,22 +295,14 @@ class ResponseEncoder:
         return [*happened, *self._done(event.item_id)]
 
     def _call(self, call: ev.FunctionCallDone) -> list[Event]:
-        item: JsonObject = {
-            "type": "function_call",
-            "id": call.item_id,
-            "call_id": call.call_id,
-            "name": call.name,
-            "arguments": "",
-            "status": "in_progress",
-        }
-        if call.namespace is not None:
-            item["namespace"] = call.namespace
-        happened = self._add(call.item_id, item)
+        shown = shown_call(call, self._tools.get(tool_key(call.name, call.namespace)))
+        happened = self._add(call.item_id, shown.item)
         place: JsonObject = {"item_id": call.item_id, "output_index": self._open[call.item_id].index}
-        if call.arguments:
-            happened.append(self._event("response.function_call_arguments.delta", **place, delta=call.arguments))
-        item["arguments"] = call.arguments
-        happened.append(self._event("response.function_call_arguments.done", **place, arguments=call.arguments))
+        if shown.event is not None:
+            if shown.value:
+                happened.append(self._event(f"{shown.event}.delta", **place, delta=shown.value))
+            happened.append(self._event(f"{shown.event}.done", **place, **shown.done, **{shown.field: shown.value}))
+        shown.item[shown.field] = shown.value
         return [*happened, *self._done(call.item_id)]
 
     def _search(self, search: ev.WebSearchDone) -> list[Event]:
@@ -344,56 +356,22 @@ class ResponseEncoder:
                 error = error_object(terminal.error)
                 self._ending = [error_event(error, number=self._sequence)]
                 self._sequence += 1
-                self._envelope["error"] = {"code": error["code"] or UNNAMED_FAILURE, "message": error["message"]}
+                self._envelope["error"] = {"code": failure_code(terminal.error), "message": error["message"]}
             case _:
                 assert_never(terminal)
         self._envelope["status"] = status
-        self._ending.append(self._event(f"response.{status}", response=self.response))
+        self._ending.append(self._told(status))
         return happened
 
 
-_STEMS = {"text": "output_text", "summary": "reasoning_summary_text", "reasoning": "reasoning_text"}
-_LISTS = {"text": "content", "summary": "summary", "reasoning": "content"}
-
-
-def _place(opened: _Open, part: _Part) -> JsonObject:
-    number = "summary_index" if part.kind == "summary" else "content_index"
-    return {"item_id": opened.id, "output_index": opened.index, number: part.position}
-
-
-def _text_fields(what: str, opened: _Open, part: _Part, text: str) -> JsonObject:
-    fields = _place(opened, part)
-    fields["delta" if what == "delta" else "text"] = text
-    if part.kind == "text":
-        fields["logprobs"] = []
-    return fields
-
-
-def _written(item: JsonObject, kind: str) -> list[Json]:
+def _written(item: JsonObject, kind: _Kind) -> list[Json]:
     """Return the list of an item's finished parts of one kind."""
-    parts = item[_LISTS[kind]]
+    parts = item[kind.place]
     if not isinstance(parts, list):
         raise AssertionError("An item's parts are a list.")
     return parts
 
 
-def _part(kind: str, text: str, annotations: list[Json]) -> JsonObject:
-    if kind == "summary":
-        return {"type": "summary_text", "text": text}
-    if kind == "reasoning":
-        return {"type": "reasoning_text", "text": text}
-    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
-
-
-def _copied(item: JsonObject) -> JsonObject:
-    """Return an item as it stands: the item itself goes on growing."""
-    return {key: list(value) if isinstance(value, list) else value for key, value in item.items()}
-
-
 def _message(item_id: str, phase: str | None) -> JsonObject:
     item: JsonObject = {"type": "message", "id": item_id, "status": "in_progress", "role": "assistant", "content": []}
     return item if phase is None else {**item, "phase": phase}
-
-
-def _thought(item_id: str) -> JsonObject:
-    return {"type": "reasoning", "id": item_id, "summary": [], "content": []}

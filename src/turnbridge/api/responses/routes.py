@@ -1,27 +1,34 @@
 """The routes of Responses: creating them, and those that are stored: read, streamed again, cancelled, deleted."""
 
 import dataclasses
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from turnbridge.api.generation import Generation, now
-from turnbridge.api.output_mode import output_mode
+from turnbridge.api.generation import Generation, Settled
 from turnbridge.api.responses.background import BackgroundRuns, last_frames
-from turnbridge.api.responses.decode import ENCRYPTED_REASONING, decode, parse
-from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.api.responses.state import State
-from turnbridge.api.responses.stored_items import deleted, listed_item, with_encrypted_content
-from turnbridge.api.shared.pagination import (
-    page,
-    page_query,
-    query_number,
-    unknown_after,
+from turnbridge.api.responses.decode import (
+    ENCRYPTED,
+    ENCRYPTED_REASONING,
+    DecodedResponses,
+    decode,
+    item_type,
+    parse,
+    with_content,
 )
+from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.socket_events import request_body
+from turnbridge.api.responses.state import FindRemembered, Past, keep, recall, remember_nothing
+from turnbridge.api.responses.websocket import SocketRequest, socket_request_of
+from turnbridge.api.shared.pagination import deleted, page, page_query, query_number, unknown_after
+from turnbridge.api.shared.sse import USAGE_HEADER
+from turnbridge.api.shared.validation import invalid
 from turnbridge.engine.frame_log import PackedStreams
+from turnbridge.engine.models import DEFAULT_MODEL
 from turnbridge.engine.records import (
     CANCELLED,
     RUNNING,
@@ -31,14 +38,14 @@ from turnbridge.engine.records import (
     ResponseRecord,
 )
 from turnbridge.turn.errors import InvalidRequest, NotFound
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.events import TurnCompleted, Usage
+from turnbridge.turn.items import Json, JsonObject, replace
 from turnbridge.turn.request import TurnRequest
-from turnbridge.turn.values import replace
 from turnbridge.web.answer import FIDELITY_HEADER
 from turnbridge.web.bodies import beside
-from turnbridge.web.dialect import OPENAI
-from turnbridge.web.http import RouteOf, json_response, new_id
+from turnbridge.web.http import OPENAI, RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import client_of
+from turnbridge.web.middleware.observability import context_of
 
 NOT_IN_BACKGROUND = "Only a response that was created with `background: true` can be {what}."
 
@@ -48,9 +55,13 @@ class Responses:
 
     dialect = OPENAI
 
-    def __init__(self, generation: Generation, state: State, background: BackgroundRuns) -> None:
+    def __init__(
+        self, generation: Generation, background: BackgroundRuns, count: Callable[[TurnRequest], Awaitable[int]]
+    ) -> None:
+        """`count` returns about how many tokens of input a turn has."""
         self._generation = generation
-        self._state = state
+        self._count = count
+        self._state = generation.state
         self._background = background
         self._streams = PackedStreams()
 
@@ -59,6 +70,7 @@ class Responses:
         one = "/responses/{response_id}"
         return [
             RouteOf("POST", "/responses", self.create, generates=True),
+            RouteOf("POST", "/responses/input_tokens", self.count_input),
             RouteOf("GET", one, self.retrieve),
             RouteOf("DELETE", one, self.delete),
             RouteOf("POST", f"{one}/cancel", self.cancel),
@@ -67,43 +79,76 @@ class Responses:
 
     async def create(self, request: Request) -> ASGIApp:
         """Answer a Responses request, or begin it in the background."""
-        generation, client = self._generation, client_of(request.scope)
+        generation, socket = self._generation, socket_request_of(request.scope)
         body, large = await generation.body(request)
-        asked, unknown = await beside(partial(parse, body), large=large)
-        past = await self._state.recall(client, asked)
-        large = large or bool(past.history)
-        decoded = await beside(partial(decode, asked, unknown, past.inputs, past.history), large=large)
-        await generation.check_schemas(decoded.uncompiled)
-        turn = self._without_tools(replace(decoded.turn, large=large))
-        if asked.store and not self._state.on:
-            turn = replace(turn, ignored=(*turn.ignored, "store"))
-        mode = output_mode(request.scope, generation.rules.responses_output_mode)
-        settled = await generation.settle(request, turn, mode, effort_param="reasoning.effort")
-        await self._state.restore_calls(client, settled.turn.items)
-        # It shows the client's own name of the model, and the effort that is in force.
-        shown = replace(decoded.turn.spec, effort=settled.turn.spec.effort)
-        encoder = ResponseEncoder(
-            replace(decoded, turn=replace(decoded.turn, spec=shown)),
-            settled.choice.model,
-            response_id=new_id("resp_"),
-            created_at=now(),
-            now=now,
-            stored=past.keep,
+        generates = True
+        if socket is not None:
+            body, generates = request_body(body)
+            context_of(request.scope).stream = True
+        remembered = remember_nothing if socket is None else socket.find
+        past, decoded, settled = await self._settled(
+            request, body, large=large, needs_input=generates, remembered=remembered
         )
+        encoder = _encoder(decoded, settled, stored=past.keep)
+        finish = partial(self._finish, socket, past, encoder)
+        if not generates:
+            return await _warmed_up(encoder, finish)
         run = generation.run(request, settled, encoder)
         if past.background:
-            response = await self._background.start(run, past, encoder)
-            headers = {FIDELITY_HEADER: generation.models.fidelity(), **settled.headers}
-            return self._background.answer(response, streamed=settled.turn.streamed, headers=headers)
-        finish = partial(self._state.keep, past, encoder) if past.keep else None
-        return generation.answer(request, run, settled, finish)
+            begun = await self._background.start(run, past, encoder)
+            headers = {FIDELITY_HEADER: generation.backend.fidelity(), **settled.headers}
+            if settled.turn.streamed:
+                return self._background.stream(begun.log.read(), headers)
+            return json_response(begun.response, headers=headers)
+        return generation.answer(request, run, settled, finish if past.keep or socket is not None else None)
 
-    def _without_tools(self, turn: TurnRequest) -> TurnRequest:
-        """Leave the client's tools out, and say so, if the operator wants that."""
-        if not self._generation.rules.omit_response_tools or not turn.spec.tools:
-            return turn
-        spec = replace(turn.spec, tools=())
-        return replace(turn, spec=spec, must_call=False, ignored=(*turn.ignored, "tools"))
+    async def count_input(self, request: Request) -> Response:
+        """Return about how many tokens of input the same request to `create` would have."""
+        body, large = await self._generation.body(request)
+        # To count, neither a model nor an input is needed.
+        if body.get("model") is None:
+            body = {**body, "model": DEFAULT_MODEL}
+        _, _, settled = await self._settled(request, body, large=large, needs_input=False)
+        tokens = await self._count(settled.turn)
+        headers = {USAGE_HEADER: "estimated", **settled.headers}
+        return json_response({"object": "response.input_tokens", "input_tokens": tokens}, headers=headers)
+
+    async def _settled(
+        self,
+        request: Request,
+        body: JsonObject,
+        *,
+        large: bool,
+        needs_input: bool,
+        remembered: FindRemembered = remember_nothing,
+    ) -> tuple[Past, DecodedResponses, Settled]:
+        """Return what a request asks for."""
+        generation = self._generation
+        asked, unknown = await beside(partial(parse, body), large=large)
+        past = await recall(self._state, client_of(request.scope), asked, remembered)
+        large = large or bool(past.history)
+        decoding = partial(decode, asked, unknown, past.inputs, past.history, needs_input=needs_input)
+        decoded = await beside(decoding, large=large)
+        turn = replace(decoded.turn, large=large)
+        if generation.rules.omit_response_tools and turn.spec.tools:
+            spec = replace(turn.spec, tools=())
+            turn = replace(turn, spec=spec, must_call=False, ignored=(*turn.ignored, "tools"))
+        settled = await generation.settle(
+            request,
+            turn,
+            decoded.uncompiled,
+            store=asked.store,
+            mode=generation.rules.responses_output_mode,
+            effort_param="reasoning.effort",
+        )
+        return past, decoded, settled
+
+    async def _finish(self, socket: SocketRequest | None, past: Past, encoder: ResponseEncoder) -> None:
+        """Store a finished response; one that is not stored is remembered by its WebSocket."""
+        if past.keep:
+            await keep(self._state, past, encoder)
+        if socket is not None:
+            await socket.remember(past, encoder)
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Answer with a response, or with its stream after the event that the client saw last."""
@@ -117,7 +162,7 @@ class Responses:
         if ENCRYPTED_REASONING not in included(request):
             return json_response(record.body)
         thoughts = {item.id: item.body for item in await self._state.store.response_outputs(owner, response_id)}
-        return json_response(with_encrypted_content(record.body, thoughts))
+        return json_response(with_thoughts(record.body, thoughts))
 
     async def delete(self, request: Request) -> Response:
         """Remove a response; one that still runs is ended first."""
@@ -175,7 +220,7 @@ class Responses:
         if kept is None:
             events = await self._state.store.response_events(owner, response_id)
             if events is None:
-                return self._background.stream(_at_once(last_frames(record, after)), {})
+                return self._background.stream(_at_once(last_frames(record, after + 1)), {})
             kept = self._streams.share(response_id, events)
         return self._background.stream(kept.read(after=after + 1), {})
 
@@ -184,6 +229,26 @@ class Responses:
         if record is None:
             raise _missing(response_id)
         return record
+
+
+def _encoder(decoded: DecodedResponses, settled: Settled, *, stored: bool) -> ResponseEncoder:
+    """Return the encoder of a response, which shows the client's own name of the model, and the effort in force."""
+    shown = replace(decoded.turn.spec, effort=settled.turn.spec.effort)
+    return ResponseEncoder(
+        replace(decoded, turn=replace(decoded.turn, spec=shown)),
+        settled.choice.model,
+        response_id=new_id("resp_"),
+        created_at=int(time.time()),
+        now=lambda: int(time.time()),
+        stored=stored,
+    )
+
+
+async def _warmed_up(encoder: ResponseEncoder, finish: Callable[[], Awaitable[None]]) -> Response:
+    """Return the stream of a response that asks nothing of the model, and can be continued."""
+    frames = encoder.frames(0, [TurnCompleted(Usage())])
+    await finish()
+    return Response(frames + encoder.closing(), headers={"content-type": encoder.content_type})
 
 
 def included(request: Request) -> list[str]:
@@ -204,6 +269,36 @@ def items_shown(request: Request, items: Sequence[KeptItem]) -> list[JsonObject]
     return [listed_item(item.id, item.body, encrypted=encrypted) for item in items]
 
 
+def listed_item(item_id: str, body: JsonObject, *, encrypted: bool) -> JsonObject:
+    """Return an item as lists show it: with its id, its type, and text as parts."""
+    kind = item_type(body)
+    shown: JsonObject = {**body, "type": kind, "id": item_id}
+    if kind == "message":
+        shown["content"] = _parts(body)
+    if kind == "reasoning" and not encrypted:
+        shown.pop(ENCRYPTED, None)
+    if kind != "reasoning":
+        shown.setdefault("status", "completed")
+    return shown
+
+
+def _parts(message: JsonObject) -> list[Json]:
+    content = message.get("content")
+    text_part: JsonObject = {"type": "input_text"}
+    if message.get("role") == "assistant":
+        text_part = {"type": "output_text", "annotations": [], "logprobs": []}
+    given: list[Json] = content if isinstance(content, list) else [content]
+    return [{**text_part, "text": part} if isinstance(part, str) else part for part in given]
+
+
+def with_thoughts(response: JsonObject, stored: Mapping[str, JsonObject]) -> JsonObject:
+    """Return a response whose reasoning items have their encrypted content."""
+    output = response["output"]
+    if not isinstance(output, list):
+        raise AssertionError("A response's output is a list.")
+    return {**response, "output": [with_content(item, stored) if isinstance(item, dict) else item for item in output]}
+
+
 def _asked(request: Request) -> tuple[str, str]:
     return client_of(request.scope), str(request.path_params["response_id"])
 
@@ -215,9 +310,7 @@ def _number(request: Request, name: str) -> int:
         return -1
     number = query_number(given)
     if number is None:
-        raise InvalidRequest(
-            f"Invalid '{name}': expected a number, but got '{given}'.", code="invalid_value", param=name
-        )
+        raise invalid(name, f"expected a number, but got '{given}'.")
     return number
 
 

@@ -1,26 +1,20 @@
 """The history that a Responses request continues, and storing its answer."""
 
 import asyncio
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import structlog
 
+from turnbridge.api.generation import NOTHING_KEPT, State
 from turnbridge.api.responses import schema
-from turnbridge.api.responses import stored_items as stored
-from turnbridge.api.responses.decode import decode_items
+from turnbridge.api.responses.decode import ids_to_look_up, input_items, item_type, resolve_references
 from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.engine.history_match import Leg
-from turnbridge.engine.kept_threads import ParkedTurns
-from turnbridge.engine.records import (
-    RUNNING,
-    KeptItem,
-    ResponseRecord,
-    Store,
-)
+from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
-from turnbridge.turn.items import FunctionCall, Item, JsonObject
+from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import beside
 from turnbridge.web.http import new_id
 
@@ -30,10 +24,25 @@ log = structlog.get_logger(__name__)
 ADDED = frozenset({"completed", "incomplete"})
 MANY_ITEMS = 1000
 
-NOTHING_KEPT = (
-    "This gateway keeps nothing (PROXY_STORE_TTL_DAYS is 0): send the whole conversation in `input`, "
-    "or ask its operator to keep responses."
-)
+# The prefixes of OpenAI's item ids.
+PREFIXES = {
+    "message": "msg_",
+    "reasoning": "rs_",
+    "function_call": "fc_",
+    "function_call_output": "fco_",
+    "custom_tool_call": "ctc_",
+    "custom_tool_call_output": "ctco_",
+    "web_search_call": "ws_",
+    "image_generation_call": "ig_",
+}
+OTHER_PREFIX = "item_"
+
+FindRemembered: TypeAlias = Callable[[str], tuple[JsonObject, ...] | None]
+"""Returns the conversation up to a response that is not stored, if it is remembered."""
+
+
+def remember_nothing(_: str) -> None:
+    """Remember no response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,130 +55,99 @@ class Past:
     """The request's own input as items, with every reference resolved."""
     segment: int | None = None
     """The last segment of that history."""
+    unstored: tuple[JsonObject, ...] = ()
+    """The history, if the store does not have it."""
     conversation: str | None = None
     keep: bool
     background: bool
 
 
-class State:
-    """Reads and writes the store for the routes that generate."""
+async def recall(
+    state: State,
+    client: str,
+    wanted: schema.ResponsesRequest,
+    remembered: FindRemembered,
+) -> Past:
+    """Return the past of a request; raises what OpenAI answers if it refers to something that is not there.
 
-    def __init__(self, store: Store | None, calls: ParkedTurns) -> None:
-        self._store = store
-        self._calls = calls
+    `remembered` has the conversations up to responses that are not stored.
+    """
+    inputs = input_items(wanted.input)
+    if ids := ids_to_look_up(inputs):
+        inputs = resolve_references(inputs, await state.store.items(client, ids) if state.on else {})
+    history: tuple[JsonObject, ...] = ()
+    segment: int | None = None
+    unstored: tuple[JsonObject, ...] = ()
+    if wanted.previous_response_id and (known := remembered(wanted.previous_response_id)) is not None:
+        history = unstored = known
+    elif wanted.previous_response_id:
+        history, segment = await _after_response(state, client, wanted.previous_response_id)
+    elif wanted.conversation_id is not None:
+        history, segment = await _in_conversation(state, client, wanted.conversation_id)
+    if wanted.background and not state.on:
+        raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored", param="background")
+    return Past(
+        owner=client,
+        history=history,
+        inputs=tuple(inputs),
+        segment=segment,
+        unstored=unstored,
+        conversation=wanted.conversation_id,
+        keep=wanted.store is not False and state.on,
+        background=bool(wanted.background),
+    )
 
-    @property
-    def store(self) -> Store:
-        """Return the store; raises `InvalidRequest` if storing is off."""
-        if self._store is None:
-            raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored")
-        return self._store
 
-    @property
-    def on(self) -> bool:
-        """Tell whether anything is stored."""
-        return self._store is not None
-
-    async def recall(self, client: str, wanted: schema.ResponsesRequest) -> Past:
-        """Return the past of a request; raises what OpenAI answers if it refers to something that is not there."""
-        conversation = stored.conversation_id(wanted.conversation)
-        inputs = stored.input_items(wanted.input)
-        if ids := stored.ids_to_look_up(inputs):
-            found = await self._store.items(client, ids) if self._store is not None else {}
-            inputs = stored.resolve_references(inputs, found)
-        history: tuple[JsonObject, ...] = ()
-        segment: int | None = None
-        if wanted.previous_response_id:
-            history, segment = await self._after_response(client, wanted.previous_response_id)
-        elif conversation is not None:
-            history, segment = await self._in_conversation(client, conversation)
-        if wanted.background and self._store is None:
-            raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored", param="background")
-        return Past(
-            owner=client,
-            history=history,
-            inputs=tuple(inputs),
-            segment=segment,
-            conversation=conversation,
-            keep=wanted.store is not False and self._store is not None,
-            background=bool(wanted.background),
+async def _after_response(state: State, owner: str, response_id: str) -> tuple[tuple[JsonObject, ...], int]:
+    history = await state.store.response_history(owner, response_id) if state.on else None
+    if history is None:
+        raise InvalidRequest(
+            _not_found(state, f"Previous response with id '{response_id}'"),
+            code="previous_response_not_found",
+            param="previous_response_id",
         )
-
-    async def restore_calls(self, client: str, items: Sequence[Item]) -> None:
-        """Load the model's own items around calls that were made before the gateway was started.
-
-        The request can be served without them, so a store that fails is only logged.
-        """
-        if self._store is None:
-            return
-        # Parallel calls are found by the first of them.
-        firsts = [
-            item
-            for before, item in itertools.pairwise((None, *items))
-            if isinstance(item, FunctionCall) and not isinstance(before, FunctionCall)
-        ]
-        unknown = [call.call_id for call in firsts if not self._calls.knows(client, call.call_id)]
-        if not unknown:
-            return
-        try:
-            answers = await self._store.answers_with_calls(client, unknown)
-        except GatewayError as error:
-            log.warning("calls_not_restored", reason=error.message)
-            return
-        for answer in answers:
-            said = decode_items(answer)
-            shown = tuple(item.call_id for item in said if isinstance(item, FunctionCall))
-            self._calls.remember(client, Leg(items=said, shown=shown))
-
-    async def keep(self, past: Past, encoder: ResponseEncoder) -> None:
-        """Store a finished response; if that fails, the answer says `store: false`."""
-        record = record_of(past, encoder)
-        # New ids for thousands of items take some ten milliseconds.
-        inputs = await beside(lambda: named(past.inputs), large=len(past.inputs) > MANY_ITEMS)
-        try:
-            # Not cancelled by a client that disconnects at this moment.
-            await asyncio.shield(
-                self.store.add_response(
-                    record,
-                    continues=past.segment,
-                    inputs=inputs,
-                    outputs=named(encoder.said),
-                    conversation=grown(past, encoder),
-                )
-            )
-        except GatewayError as error:
-            log.error("response_not_kept", response=record.id, reason=error.message)
-            encoder.mark_unstored()
-
-    async def _after_response(self, owner: str, response_id: str) -> tuple[tuple[JsonObject, ...], int]:
-        history = await self._store.response_history(owner, response_id) if self._store is not None else None
-        if history is None:
-            raise InvalidRequest(
-                self._not_found(f"Previous response with id '{response_id}'"),
-                code="previous_response_not_found",
-                param="previous_response_id",
-            )
-        if not history.outputs:
-            await self._check_ended(owner, response_id)
-        return tuple(item.body for item in (*history.inputs, *history.outputs)), history.segment
-
-    async def _check_ended(self, owner: str, response_id: str) -> None:
-        record = await self.store.response(owner, response_id)
+    if not history.outputs:
+        record = await state.store.response(owner, response_id)
         if record is not None and record.status in RUNNING:
             raise InvalidRequest(
                 f"The response '{response_id}' is still being made: wait for its end before you continue it.",
                 code="previous_response_in_progress",
                 param="previous_response_id",
             )
+    return tuple(item.body for item in (*history.inputs, *history.outputs)), history.segment
 
-    async def _in_conversation(self, owner: str, conversation: str) -> tuple[tuple[JsonObject, ...], int]:
-        history = await self._store.conversation_history(owner, conversation) if self._store is not None else None
-        if history is None:
-            raise NotFound(self._not_found(f"Conversation with id '{conversation}'"), param="conversation")
-        return tuple(item.body for item in history.inputs), history.segment
 
-    def _not_found(self, what: str) -> str:
-        return f"{what} not found." if self.on else f"{what} not found. {NOTHING_KEPT}"
+async def _in_conversation(state: State, owner: str, conversation: str) -> tuple[tuple[JsonObject, ...], int]:
+    history = await state.store.conversation_history(owner, conversation) if state.on else None
+    if history is None:
+        raise NotFound(_not_found(state, f"Conversation with id '{conversation}'"), param="conversation")
+    return tuple(item.body for item in history.inputs), history.segment
+
+
+def _not_found(state: State, what: str) -> str:
+    return f"{what} not found." if state.on else f"{what} not found. {NOTHING_KEPT}"
+
+
+async def keep(state: State, past: Past, encoder: ResponseEncoder) -> None:
+    """Store a finished response; if that fails, the answer says `store: false`."""
+    record = record_of(past, encoder)
+    # New ids for thousands of items take some ten milliseconds.
+    new = (*past.unstored, *past.inputs)
+    inputs = await beside(partial(named, new), large=len(new) > MANY_ITEMS)
+    try:
+        # Not cancelled by a client that disconnects at this moment.
+        await asyncio.shield(
+            state.store.add_response(
+                record,
+                continues=past.segment,
+                inputs=inputs,
+                outputs=named(encoder.said),
+                conversation=grown(past, encoder),
+            )
+        )
+    except GatewayError as error:
+        log.error("response_not_kept", response=record.id, reason=error.message)
+        encoder.mark_unstored()
 
 
 def named(items: Sequence[JsonObject]) -> list[KeptItem]:
@@ -179,7 +157,7 @@ def named(items: Sequence[JsonObject]) -> list[KeptItem]:
 
 def _id_of(item: JsonObject) -> str:
     given = item.get("id")
-    return given if isinstance(given, str) and given else new_id(stored.id_prefix(item))
+    return given if isinstance(given, str) and given else new_id(PREFIXES.get(item_type(item) or "", OTHER_PREFIX))
 
 
 def grown(past: Past, encoder: ResponseEncoder) -> str | None:
@@ -189,7 +167,7 @@ def grown(past: Past, encoder: ResponseEncoder) -> str | None:
 
 def record_of(past: Past, encoder: ResponseEncoder) -> ResponseRecord:
     """Return the record of a response as it stands."""
-    body = encoder.response
+    body = encoder.whole()
     created_at = body["created_at"]
     if not isinstance(created_at, int):
         raise AssertionError("A response has the time of its creation.")

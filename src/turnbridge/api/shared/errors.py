@@ -47,6 +47,12 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
 }
 
 
+# Of those that OpenAI lists for a failed response, the ones that occur here.
+FAILURE_CODES = frozenset(
+    {"server_error", "rate_limit_exceeded", "invalid_prompt"}
+    | {"invalid_image", "invalid_image_format", "invalid_image_url", "image_too_large"}
+)
+
 # A message may repeat what the client sent, of any length. Other messages are shorter than this.
 MAX_MESSAGE_CHARS = 4000
 MAX_PARAM_CHARS = 500
@@ -65,6 +71,16 @@ def error_object(error: errors.GatewayError) -> JsonObject:
         "param": None if error.param is None else cut(error.param, MAX_PARAM_CHARS),
         "code": error.error_code,
     }
+
+
+def failure_code(error: errors.GatewayError) -> str:
+    """Return the code of a failed response, one of the few that OpenAI's SDKs know; the event before it has ours."""
+    if error.error_code in FAILURE_CODES:
+        return error.error_code
+    if isinstance(error, errors.RateLimited | errors.QuotaExhausted):
+        return "rate_limit_exceeded"
+    # Whatever was wrong with the request, it was its prompt: the rest was refused before the response began.
+    return "invalid_prompt" if isinstance(error, errors.RequestError) else "server_error"
 
 
 def error_event(told: JsonObject, *, number: int) -> JsonObject:

@@ -1,9 +1,8 @@
-"""OpenAI's pagination: `limit`, `order` and `after` in, a page with its first and last id out."""
+"""Stored objects as OpenAI lists and deletes them: `limit`, `order` and `after` in, a page with its ids out."""
 
 from collections.abc import Mapping, Sequence
 
-from turnbridge.api.shared.parameters import one_of
-from turnbridge.api.shared.validation import invalid
+from turnbridge.api.shared.validation import invalid, one_of
 from turnbridge.engine.records import ItemQuery
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject
@@ -55,3 +54,8 @@ def page(objects: Sequence[JsonObject], *, has_more: bool) -> JsonObject:
         "last_id": objects[-1]["id"] if objects else None,
         "has_more": has_more,
     }
+
+
+def deleted(object_id: str, kind: str) -> JsonObject:
+    """Return the answer to a deletion."""
+    return {"id": object_id, "object": kind, "deleted": True}

@@ -1,13 +1,17 @@
-"""Parameters that both APIs have: their bounds, and which of them are ignored."""
+"""Parameters that both APIs have: their bounds, which of them are ignored, and the format of the answer."""
 
-import math
+import re
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from turnbridge.api.shared.validation import invalid, invalid_type
+from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
+from turnbridge.api.shared.strict_schema import strict_schema_error
+from turnbridge.api.shared.validation import check_length, invalid, invalid_type, missing, unknown_value, within
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json
+from turnbridge.turn.items import Item, Json, JsonObject, Message, TextPart
+from turnbridge.turn.json_schema import unreadable
+from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText
 
 # OpenAI's own bounds on metadata.
 METADATA_PAIRS = 16
@@ -28,6 +32,9 @@ SAMPLING: dict[str, Json] = {"temperature": 1, "top_p": 1, "presence_penalty": 0
 SUMMARIES = ("auto", "concise", "detailed", "none")
 VERBOSITIES = ("low", "medium", "high")
 
+NAME_PATTERN = "^[a-zA-Z0-9_-]+$"
+MAX_SCHEMA_NAME_CHARS = 64
+
 # The service tiers that are available, as Codex names them on its own request; its user interface calls the priority
 # tier `fast`.
 CARRIED_TIERS: dict[str | None, str | None] = {
@@ -40,6 +47,43 @@ CARRIED_TIERS: dict[str | None, str | None] = {
 }
 
 
+class Parameters(Struct):
+    """The parameters that requests of both APIs have."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stop: str | list[str] | None = None
+    tools: list[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
+    parallel_tool_calls: bool | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    metadata: JsonObject | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    temperature: int | float | None = None
+    top_p: int | float | None = None
+    presence_penalty: int | float | None = None
+    frequency_penalty: int | float | None = None
+    top_logprobs: int | None = None
+
+
+class FormatObject(Struct):
+    """The format of the answer: `text.format`, `response_format`, or the `json_schema` in it.
+
+    Chat Completions nests the schema and its name.
+    """
+
+    type: Json = None
+    name: str | None = None
+    description: str | None = None
+    schema: Json = None
+    strict: bool | None = None
+    json_schema: "FormatObject | None" = None
+
+
 def ignored(request: Struct, defaults: dict[str, Json]) -> list[str]:
     """Return the parameters that cannot be honoured and differ from their default.
 
@@ -48,17 +92,9 @@ def ignored(request: Struct, defaults: dict[str, Json]) -> list[str]:
     given = {name: getattr(request, name) for name in defaults}
     names = [name for name, value in given.items() if value not in (None, defaults[name])]
     for name in names:
-        _check_bounds(name, given[name])
+        if name in DECIMAL_BOUNDS:
+            within(given[name], *DECIMAL_BOUNDS[name], param=name, kind="decimal")
     return names
-
-
-def _check_bounds(name: str, value: Json) -> None:
-    least, most = DECIMAL_BOUNDS.get(name, (-math.inf, math.inf))
-    if not isinstance(value, int | float) or least <= value <= most:
-        return
-    extreme, sign, bound = ("below min", ">=", least) if value < least else ("above max", "<=", most)
-    what = f"decimal {extreme}imum value. Expected a value {sign} {bound}, but got {value} instead."
-    raise invalid(name, what, code=f"decimal_{extreme.replace(' ', '_')}_value")
 
 
 def refuse(request: Struct, reasons: dict[str, str]) -> None:
@@ -71,29 +107,6 @@ def refuse(request: Struct, reasons: dict[str, str]) -> None:
 def unsupported(name: str, reason: str) -> InvalidRequest:
     """Return the refusal of a parameter that cannot be served."""
     return InvalidRequest(f"Unsupported parameter: '{name}'. {reason}", code="unsupported_parameter", param=name)
-
-
-def one_of(value: object, known: Sequence[str], *, param: str) -> str | None:
-    """Return a value that must be one of `known`, if given."""
-    if value is None or (isinstance(value, str) and value in known):
-        return value
-    raise unknown_value(value, known, param=param)
-
-
-def unknown_value(value: object, known: Sequence[str], *, param: str) -> InvalidRequest:
-    """Return the refusal of a value that is not one of those supported."""
-    *names, last = [f"'{name}'" for name in known]
-    supported = f"{', '.join(names)}{',' if len(names) > 1 else ''} and {last}"
-    message = f"Invalid value: '{value}'. Supported values are: {supported}."
-    return InvalidRequest(message, code="invalid_value", param=param)
-
-
-def at_least(value: int | None, least: int, *, param: str) -> int | None:
-    """Return a number that must not be smaller than `least`, if given."""
-    if value is not None and value < least:
-        what = f"integer below minimum value. Expected a value >= {least}, but got {value} instead."
-        raise invalid(param, what, code="integer_below_min_value")
-    return value
 
 
 def check_metadata(metadata: Mapping[str, Json] | None) -> dict[str, str]:
@@ -113,12 +126,10 @@ def check_metadata(metadata: Mapping[str, Json] | None) -> dict[str, str]:
     return checked
 
 
-def carried_metadata(
-    metadata: Mapping[str, Json] | None, user: str | None, safety_identifier: str | None
-) -> dict[str, str]:
+def carried_metadata(request: Parameters) -> dict[str, str]:
     """Return what goes to the provider beside the request: the client's metadata, and the ids of its user."""
-    identity = {"user": user, "safety_identifier": safety_identifier}
-    return check_metadata(metadata) | {name: value for name, value in identity.items() if value is not None}
+    identity = {"user": request.user, "safety_identifier": request.safety_identifier}
+    return check_metadata(request.metadata) | {name: value for name, value in identity.items() if value is not None}
 
 
 def check_stream_options(options: object, *, stream: bool | None) -> None:
@@ -141,3 +152,60 @@ def stop_sequences(stop: str | list[str] | None) -> tuple[str, ...]:
         what = f"string too long. Expected at most {STOP_CHARACTERS} characters, but got {longest}."
         raise invalid("stop", what, code="string_above_max_length")
     return sequences
+
+
+def decode_format(
+    wanted: FormatObject | None, schemas: SchemaChecker, *, param: str, nested: bool = False
+) -> OutputFormat:
+    """Return the format; `nested` if the schema and its name are in `json_schema`."""
+    kind = "text" if wanted is None else wanted.type
+    if wanted is None or kind == "text":
+        return PlainText()
+    if kind == "json_object":
+        return AnyJsonObject()
+    if kind != "json_schema":
+        raise unknown_value(kind, ("text", "json_object", "json_schema"), param=f"{param}.type")
+    if not nested:
+        return _of_schema(wanted, schemas, param=param)
+    if wanted.json_schema is None:
+        raise missing(f"{param}.json_schema")
+    return _of_schema(wanted.json_schema, schemas, param=f"{param}.json_schema")
+
+
+def _of_schema(wanted: FormatObject, schemas: SchemaChecker, *, param: str) -> JsonOfSchema:
+    name = check_schema_name(wanted.name, param=f"{param}.name")
+    schema, strict, schema_param = wanted.schema, wanted.strict is True, f"{param}.schema"
+    if not isinstance(schema, dict):
+        raise missing(schema_param)
+    schemas.check(schema, strict=strict, param=schema_param, name=name, use="response_format")
+    problem = unreadable(schema)
+    if strict and problem is not None:
+        raise SchemaPlace(schema=schema, param=schema_param, name=name, use="response_format").refused(f"{problem}.")
+    # A schema that Codex cannot read is told to the model in words.
+    enforced = strict or (problem is None and strict_schema_error(schema) is None)
+    return JsonOfSchema(name=name, schema=schema, description=wanted.description, strict=strict, enforced=enforced)
+
+
+def check_schema_name(name: str | None, *, param: str) -> str:
+    """Return the name if OpenAI accepts it for a schema."""
+    if name is None:
+        raise missing(param)
+    if not name:
+        expected = "Expected a string with minimum length 1, but got an empty string instead."
+        raise invalid(param, f"empty string. {expected}", code="empty_string")
+    check_length(name, MAX_SCHEMA_NAME_CHARS, param=param)
+    if not re.fullmatch(NAME_PATTERN, name):
+        expected = f"Expected a string that matches the pattern '{NAME_PATTERN}'."
+        raise invalid(param, f"string does not match pattern. {expected}")
+    return name
+
+
+def check_mentions_json(output: OutputFormat, items: Sequence[Item], instructions: str | None, *, param: str) -> None:
+    """Refuse `json_object` for a conversation that never mentions JSON, as OpenAI does: the model would not know."""
+    if not isinstance(output, AnyJsonObject):
+        return
+    parts = [part for item in items if isinstance(item, Message) for part in item.parts]
+    texts = [instructions or "", *(part.text for part in parts if isinstance(part, TextPart))]
+    if not any("json" in text.lower() for text in texts):
+        message = f"'{param}' must contain the word 'json' in some form, to use a format of type 'json_object'."
+        raise InvalidRequest(message, param=param)

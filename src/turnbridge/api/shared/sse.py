@@ -26,14 +26,11 @@ def data_frame(value: object) -> bytes:
     return b"data: " + _encoder.encode(value) + b"\n\n"
 
 
-def named_frame(name: str, value: object) -> bytes:
-    """Return a frame with a name, as Responses sends."""
-    return b"event: " + name.encode() + b"\ndata: " + _encoder.encode(value) + b"\n\n"
-
-
 def named_frames(events: Iterable[JsonObject]) -> bytes:
-    """Return typed events as frames, each named by its type."""
-    return b"".join([named_frame(str(event["type"]), event) for event in events])
+    """Return typed events as frames, each named by its type, as Responses sends."""
+    return b"".join(
+        [b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), _encoder.encode(event)) for event in events]
+    )
 
 
 class TextRun(NamedTuple):

@@ -1,46 +1,48 @@
-"""Tools and `tool_choice`, in the vocabularies of both APIs: nested or flat, current or legacy."""
+"""The tools that a client declares, in the vocabularies of both APIs: nested or flat, current or legacy.
+
+Codex declares functions only. A custom (free-form) tool is declared as a function with one text, and so is the search
+for tools that a client runs itself.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from turnbridge.api.shared.parameters import one_of, unknown_value
 from turnbridge.api.shared.schema_budget import SchemaChecker
-from turnbridge.api.shared.validation import check_length, convert, missing
+from turnbridge.api.shared.tool_choice import WEB_SEARCH_TYPES, Function, ToolObject, ToolUse, chosen_tools
+from turnbridge.api.shared.validation import check_length, convert, missing, one_of, unknown_value
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json, JsonObject
-from turnbridge.turn.request import Tool, WebSearch
+from turnbridge.turn.items import CUSTOM_ARGUMENT, NO_NAMESPACE, Json, JsonObject, canonical_json, replace
+from turnbridge.turn.request import Namespace, Tool, ToolKey, WebSearch
 
 # The parameters of a function that declares none.
 NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
+CUSTOM_PARAMETERS: JsonObject = {
+    "type": "object",
+    "properties": {CUSTOM_ARGUMENT: {"type": "string"}},
+    "required": [CUSTOM_ARGUMENT],
+    "additionalProperties": False,
+}
+SEARCH_PARAMETERS: JsonObject = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}},
+    "required": ["query"],
+}
 
 # OpenAI accepts 128. Clients with many MCP servers have some hundreds.
 MAX_TOOLS = 1024
 
-# A tuple: a type may be any JSON, also what is not hashable.
-WEB_SEARCH_TYPES = ("web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11")
 CONTEXT_SIZES = ("low", "medium", "high")
-MODES = ("auto", "required")
+FORMATS = ("text", "grammar")
+GRAMMARS = {"lark": "Lark grammar", "regex": "regular expression"}
 
-
-class Function(Struct):
-    """A function, flat or nested."""
-
-    name: str | None = None
-    description: str | None = None
-    parameters: Json = None
-    strict: bool | None = None
-
-
-class ToolObject(Function):
-    """A declared tool, or a choice among them: flat as in Responses, or nested as in Chat Completions."""
-
-    type: Json = None
-    function: Function | None = None
-    mode: Json = None
-    tools: list["ToolObject"] | None = None
-    allowed_tools: "ToolObject | None" = None
+# Tuples: a type may be any JSON, also what is not hashable.
+FUNCTIONS = ("function", "custom")
+NAMESPACE = "namespace"
+TOOL_SEARCH = "tool_search"
+CARRIED = "Functions, custom tools and 'web_search' can"
+CARRIED_IN_GROUPS = "Functions, custom tools, namespaces of these, 'tool_search' and 'web_search' can"
 
 
 class WebSearchFilters(Struct):
@@ -58,12 +60,18 @@ class WebSearchOptions(Struct):
     external_web_access: bool | None = None
 
 
-class ToolUse(Struct, frozen=True, kw_only=True):
-    """The tools that may be used in a turn, and whether one of them must be."""
+class Grammar(Struct):
+    """What the text of a custom tool must match."""
 
-    tools: tuple[Tool, ...] = ()
-    web_search: WebSearch | None = None
-    must_call: bool = False
+    syntax: Json = None
+    definition: str | None = None
+
+
+class CustomFormat(Grammar):
+    """`format` of a custom tool: a grammar is flat in Responses, and nested in Chat Completions."""
+
+    type: Json = None
+    grammar: Grammar | None = None
 
 
 def decode_tools(
@@ -72,29 +80,155 @@ def decode_tools(
     schemas: SchemaChecker,
     *,
     legacy: bool = False,
+    groups: bool = False,
+    found: Mapping[str, Sequence[JsonObject]] | None = None,
 ) -> ToolUse:
-    """Return the declared tools that the client's choice allows; `legacy` are `functions` and `function_call`."""
+    """Return the declared tools that the client's choice allows.
+
+    `legacy` are `functions` and `function_call`; `groups` tells whether the API has namespaces and the search for
+    tools; `found` are the tools that items of the history bring, by their place.
+    """
     place, choice_param = ("functions", "function_call") if legacy else ("tools", "tool_choice")
-    check_length(declared or (), MAX_TOOLS, param=place)
-    tools: dict[str, Tool] = {}
-    web_search: WebSearch | None = None
-    for index, given in enumerate(declared or ()):
-        param = f"{place}[{index}]"
-        tool = convert(given, ToolObject, param=param)
-        if legacy or tool.type == "function":
-            decoded = _function(tool, param, schemas)
-            if decoded.name in tools:
-                message = f"Two tools are named '{decoded.name}'."
-                raise InvalidRequest(message, code="duplicate_tool_name", param="tools")
-            tools[decoded.name] = decoded
-        elif tool.type in WEB_SEARCH_TYPES:
-            web_search = decode_web_search(convert(given, WebSearchOptions, param=param), param=param)
-        else:
-            message = f"Tools of type '{tool.type}' cannot be carried to Codex. Functions and 'web_search' can."
-            raise InvalidRequest(message, code="unsupported_tool", param=f"{param}.type")
+    if not legacy:
+        _check_carried({place: declared or (), **(found or {})}, groups=groups)
+    tools = _Tools(schemas)
+    tools.add_all(declared or (), place, legacy=legacy)
+    for where, later in (found or {}).items():
+        tools.add_all(later, where, again=True)
+    check_length(tuple(tools.by_key), MAX_TOOLS, param="tools")
     if legacy and isinstance(choice, dict) and choice.get("name"):
         choice = {**choice, "type": "function"}
-    return _apply(choice, tools, web_search, choice_param)
+    use = chosen_tools(choice, tools.by_key, tools.web_search, choice_param)
+    return use if choice == "none" else replace(use, ignored=tuple(tools.ignored))
+
+
+def _check_carried(lists: Mapping[str, Sequence[JsonObject]], *, groups: bool) -> None:
+    """Refuse all tools that Codex cannot carry at once, so that a client needs not find them one by one."""
+    refused: dict[str, str] = {}
+    top = (*FUNCTIONS, *WEB_SEARCH_TYPES, *((NAMESPACE, TOOL_SEARCH) if groups else ()))
+    for place, given in lists.items():
+        for index, tool in enumerate(given):
+            kind, members = tool.get("type"), tool.get("tools")
+            if kind not in top:
+                refused[f"{place}[{index}]"] = f"'{kind}'"
+            elif kind == NAMESPACE and isinstance(members, list):
+                inside = {number: one.get("type") for number, one in enumerate(members) if isinstance(one, dict)}
+                others = {number: inner for number, inner in inside.items() if inner not in FUNCTIONS}
+                refused |= {f"{place}[{index}].tools[{number}]": f"'{inner}'" for number, inner in others.items()}
+    if refused:
+        kinds, places = " and ".join(dict.fromkeys(refused.values())), [*refused]
+        where = f" ({', '.join(places)})" if len(places) > 1 else ""
+        message = (
+            f"Tools of type {kinds} cannot be carried to Codex{where}. {CARRIED_IN_GROUPS if groups else CARRIED}."
+        )
+        raise InvalidRequest(message, code="unsupported_tool", param=f"{places[0]}.type")
+
+
+class _Tools:
+    """The tools of one request, as far as they are read."""
+
+    def __init__(self, schemas: SchemaChecker) -> None:
+        self._schemas = schemas
+        self._found: set[bytes] = set()
+        self.by_key: dict[ToolKey, Tool] = {}
+        self.web_search: WebSearch | None = None
+        self.ignored: list[str] = []
+
+    def add_all(self, given: Sequence[JsonObject], place: str, *, legacy: bool = False, again: bool = False) -> None:
+        """Read a list of tools; `again` tells whether it may repeat some."""
+        check_length(given, MAX_TOOLS, param=place)
+        for index, one in enumerate(given):
+            param = f"{place}[{index}]"
+            kind = "function" if legacy else one.get("type")
+            if again and self._is_known(one):
+                continue
+            if kind in WEB_SEARCH_TYPES:
+                self.web_search = decode_web_search(convert(one, WebSearchOptions, param=param), param=param)
+            elif kind == NAMESPACE:
+                self._add_group(convert(one, ToolObject, param=param), param, again=again)
+            else:
+                self._add(convert(one, ToolObject, param=param), param, again=again, legacy=legacy)
+
+    def _is_known(self, given: JsonObject) -> bool:
+        """Tell whether the very same was found before: a long history may have found it many times."""
+        written = canonical_json(given)
+        if written in self._found:
+            return True
+        self._found.add(written)
+        return False
+
+    def _add_group(self, group: ToolObject, param: str, *, again: bool) -> None:
+        if not group.name:
+            raise missing(f"{param}.name")
+        if not group.tools:
+            raise missing(f"{param}.tools")
+        namespace = None
+        if group.name not in NO_NAMESPACE:
+            namespace = Namespace(name=group.name, description=group.description or "")
+        elif group.description:
+            # Its functions are those without a namespace.
+            self.ignored.append(f"{param}.description")
+        for index, tool in enumerate(group.tools):
+            self._add(tool, f"{param}.tools[{index}]", again=again, namespace=namespace)
+
+    def _add(
+        self, tool: ToolObject, param: str, *, again: bool, legacy: bool = False, namespace: Namespace | None = None
+    ) -> None:
+        if tool.defer_loading and not again:
+            self.ignored.append(f"{param}.defer_loading")
+        if legacy or tool.type == "function":
+            decoded = _function(tool, param, self._schemas)
+        elif tool.type == "custom":
+            decoded = self._custom(tool, param)
+        elif tool.execution == "client":
+            decoded = self._search(tool, param)
+        else:
+            # Every tool is declared from the beginning, so there is nothing to search for.
+            self.ignored.append(param)
+            return
+        decoded = replace(decoded, namespace=namespace)
+        if decoded.key in self.by_key and not again:
+            message = f"Two tools are named '{decoded.name}'."
+            raise InvalidRequest(message, code="duplicate_tool_name", param="tools")
+        self.by_key[decoded.key] = decoded
+
+    def _custom(self, tool: ToolObject, param: str) -> Tool:
+        custom, place = (tool, param) if tool.custom is None else (tool.custom, f"{param}.custom")
+        if not custom.name:
+            raise missing(f"{place}.name")
+        about = [custom.description] if custom.description else []
+        about.append(f"Free-form tool: write its whole text, and nothing else, into the string `{CUSTOM_ARGUMENT}`.")
+        if (grammar := _grammar(custom, f"{place}.format")) is not None:
+            self.ignored.append(f"{place}.format")
+            about.append(grammar)
+        description = "\n\n".join(about)
+        return Tool(name=custom.name, description=description, parameters=CUSTOM_PARAMETERS, strict=True, kind="custom")
+
+    def _search(self, tool: ToolObject, param: str) -> Tool:
+        given = SEARCH_PARAMETERS if tool.parameters is None else tool.parameters
+        place = f"{param}.parameters"
+        schema = self._schemas.check(given, strict=False, param=place, name=TOOL_SEARCH, use="function")
+        _check_allows_objects(schema, TOOL_SEARCH, place)
+        return Tool(
+            name=TOOL_SEARCH, description=tool.description or "", parameters=schema, strict=True, kind="tool_search"
+        )
+
+
+def _grammar(custom: Function, param: str) -> str | None:
+    """Return what the model is told of a custom tool's format, which nobody enforces."""
+    if custom.format is None:
+        return None
+    given = convert(custom.format, CustomFormat, param=param)
+    if given.type not in FORMATS:
+        raise unknown_value(given.type, FORMATS, param=f"{param}.type")
+    if given.type == "text":
+        return None
+    grammar, place = (given, param) if given.grammar is None else (given.grammar, f"{param}.grammar")
+    if not isinstance(grammar.syntax, str) or grammar.syntax not in GRAMMARS:
+        raise unknown_value(grammar.syntax, tuple(GRAMMARS), param=f"{place}.syntax")
+    if grammar.definition is None:
+        raise missing(f"{place}.definition")
+    return f"The text must match this {GRAMMARS[grammar.syntax]}:\n{grammar.definition}"
 
 
 def decode_web_search(options: WebSearchOptions, *, param: str) -> WebSearch:
@@ -133,48 +267,3 @@ def _check_allows_objects(schema: JsonObject, name: str, param: str) -> None:
         return
     message = f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got {found}."
     raise InvalidRequest(message, code="invalid_function_parameters", param=param)
-
-
-def _apply(choice: str | JsonObject | None, tools: dict[str, Tool], search: WebSearch | None, param: str) -> ToolUse:
-    every = ToolUse(tools=tuple(tools.values()), web_search=search, must_call=choice == "required")
-    if choice is None or choice == "auto":
-        return every
-    if choice == "none":
-        return ToolUse()
-    if not tools and search is None:
-        raise InvalidRequest(f"'{param}' is only allowed when tools are specified.", code="invalid_value", param=param)
-    if choice == "required":
-        return every
-    chosen = convert(choice, ToolObject, param=param) if isinstance(choice, dict) else ToolObject()
-    if chosen.type == "allowed_tools":
-        return _allowed(chosen, tools, search, param)
-    if chosen.type == "function":
-        return ToolUse(tools=_named([chosen], tools, param), must_call=True)
-    kinds = "'none', 'auto', 'required', a function by its name, and 'allowed_tools'"
-    raise InvalidRequest(f"Invalid '{param}'. Supported are {kinds}.", code="invalid_value", param=param)
-
-
-def _allowed(choice: ToolObject, tools: dict[str, Tool], search: WebSearch | None, param: str) -> ToolUse:
-    nested = choice.allowed_tools
-    allowed, place = (choice, param) if nested is None else (nested, f"{param}.allowed_tools")
-    if allowed.mode not in MODES:
-        raise unknown_value(allowed.mode, MODES, param=f"{place}.mode")
-    if not allowed.tools:
-        raise missing(f"{place}.tools")
-    functions = [tool for tool in allowed.tools if tool.type not in WEB_SEARCH_TYPES]
-    searches = len(functions) < len(allowed.tools)
-    if searches and search is None:
-        raise _not_found("web_search", param)
-    must_call = allowed.mode == "required"
-    return ToolUse(tools=_named(functions, tools, param), web_search=search if searches else None, must_call=must_call)
-
-
-def _named(references: Sequence[ToolObject], tools: dict[str, Tool], param: str) -> tuple[Tool, ...]:
-    names = dict.fromkeys((reference.function or reference).name for reference in references)
-    if unknown := [name for name in names if name is None or name not in tools]:
-        raise _not_found(unknown[0], param)
-    return tuple(tools[name] for name in names if name is not None)
-
-
-def _not_found(name: str | None, param: str) -> InvalidRequest:
-    return InvalidRequest(f"Tool choice '{name}' not found in 'tools' parameter.", code="invalid_value", param=param)

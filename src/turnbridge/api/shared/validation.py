@@ -2,6 +2,7 @@
 
 import codecs
 import functools
+import math
 import re
 from collections.abc import Sequence
 from typing import TypeVar
@@ -82,6 +83,12 @@ def missing(param: str) -> InvalidRequest:
     return InvalidRequest(f"Missing required parameter: '{param}'.", code="missing_required_parameter", param=param)
 
 
+def empty_array(param: str) -> InvalidRequest:
+    """Return the refusal of a list that must not be empty."""
+    expected = "Expected an array with minimum length 1, but got an empty array instead."
+    return invalid(param, f"empty array. {expected}", code="empty_array")
+
+
 def invalid(param: str, what: str, *, code: str = "invalid_value") -> InvalidRequest:
     """Return the refusal of a parameter's value."""
     return InvalidRequest(f"Invalid '{param}': {what}", code=code, param=param)
@@ -90,6 +97,30 @@ def invalid(param: str, what: str, *, code: str = "invalid_value") -> InvalidReq
 def invalid_type(param: str, expected: str) -> InvalidRequest:
     """Return the refusal of a value of the wrong type."""
     return InvalidRequest(f"Invalid type for '{param}': expected {expected}.", code="invalid_type", param=param)
+
+
+def one_of(value: object, known: Sequence[str], *, param: str) -> str | None:
+    """Return a value that must be one of `known`, if given."""
+    if value is None or (isinstance(value, str) and value in known):
+        return value
+    raise unknown_value(value, known, param=param)
+
+
+def unknown_value(value: object, known: Sequence[str], *, param: str) -> InvalidRequest:
+    """Return the refusal of a value that is not one of those supported."""
+    *names, last = [f"'{name}'" for name in known]
+    supported = f"{', '.join(names)}{',' if len(names) > 1 else ''} and {last}"
+    message = f"Invalid value: '{value}'. Supported values are: {supported}."
+    return InvalidRequest(message, code="invalid_value", param=param)
+
+
+def within(value: int | None, least: float, most: float = math.inf, *, param: str, kind: str = "integer") -> int | None:
+    """Return a number that must not be smaller than `least`, nor larger than `most`, if given."""
+    if value is not None and not least <= value <= most:
+        extreme, sign, bound = ("below min", ">=", least) if value < least else ("above max", "<=", most)
+        what = f"{kind} {extreme}imum value. Expected a value {sign} {bound}, but got {value} instead."
+        raise invalid(param, what, code=f"{kind}_{extreme.replace(' ', '_')}_value")
+    return value
 
 
 def cut(text: str, most: int) -> str:

@@ -1,16 +1,15 @@
-"""`engine.ports.Backend` over app-server: a thread for each request, its items injected, its turns decoded."""
+"""`engine.ports.Backend` over app-server: opens a thread for each request, in the dialect of the binary."""
 
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from turnbridge.codex.legacy.v1 import open_v1
-from turnbridge.codex.legacy.v2_early import open_early
+from turnbridge.codex import legacy
 from turnbridge.codex.process.connection import CallRefused
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.thread import CodexThread, open_v2
 from turnbridge.codex.process.worker import Worker, fidelity_of
+from turnbridge.codex.protocol.capabilities import Dialect
 from turnbridge.engine.ports import Model, Thread
 from turnbridge.turn.errors import GatewayError, InvalidRequest
 from turnbridge.turn.request import TurnRequest
@@ -19,34 +18,34 @@ log = structlog.get_logger(__name__)
 
 
 class CodexBackend:
-    """Codex, as the engine sees it: a pool, and if need be one that leaves the models' tool mode alone."""
+    """Codex, as the engine sees it: a pool, and an optional `native` one in which models keep their own tool mode."""
 
     def __init__(self, pool: Pool, *, native: Pool | None = None) -> None:
         self._pool = pool
         self._native = native
         self._native_models: set[str] = set()
 
-    async def open(self, request: TurnRequest) -> CodexThread:
+    async def open(self, request: TurnRequest, *, suspect: bool = False) -> CodexThread:
         """Start a thread that shows the model exactly the request's items and tools."""
         pool = self._native if self._native and request.spec.model in self._native_models else self._pool
         try:
-            return await self._open(pool, request)
+            return await self._open(pool, request, suspect=suspect)
         except CallRefused:
-            # App-servers share the databases in their home, and now and then find one locked; or it was removed.
-            pool.replace_uprooted()
-            return await self._open(pool, request)
+            # App-servers share the databases in their home, and at times find one locked; or the home was removed.
+            pool.recycle_homeless()
+            return await self._open(pool, request, suspect=suspect)
 
-    async def _open(self, pool: Pool, request: TurnRequest) -> CodexThread:
-        worker = await pool.worker()
+    async def _open(self, pool: Pool, request: TurnRequest, *, suspect: bool) -> CodexThread:
+        worker = await pool.worker(suspect=suspect)
         pool.note_thread(worker)
         return await open_thread(worker, request)
 
     async def serves_otherwise(self, request: TurnRequest, thread: Thread, error: GatewayError) -> bool:
-        """Tell whether a turn that the provider refused is worth another try, in the model's own tool mode.
+        """Tell whether to retry a turn that the provider refused, in the model's own tool mode.
 
-        Nobody can know beforehand whether a provider takes such a model with ordinary functions. If it also refuses
-        the model as Codex ships it, the tool mode was not the reason. Other requests may have found out meanwhile, so
-        what counts is where this one was run.
+        Whether a provider takes such a model with ordinary functions shows only when it is tried. If it also refuses
+        the model as Codex ships it, the tool mode was not the reason. Concurrent requests may have switched the model
+        already, so what counts is where this one was run.
         """
         if self._native is None or not request.spec.tools or not isinstance(error, InvalidRequest):
             return False
@@ -70,35 +69,29 @@ class CodexBackend:
         return (await self._pool.any_worker()).default_model
 
     def fidelity(self) -> str:
-        """Tell whether the model sees a history as it is, or flattened into one message; and what Codex adds to it."""
+        """Return how faithfully models are shown a request."""
         return fidelity_of(self._pool.workers)
 
 
+_OPEN_THREAD: dict[Dialect, Callable[[Worker, TurnRequest], Awaitable[CodexThread]]] = {
+    "v2": open_v2,
+    "v2-early": legacy.open_v2_early,
+    "v1": legacy.open_v1,
+}
+
+
 async def open_thread(worker: Worker, request: TurnRequest) -> CodexThread:
-    """Start a thread in an app-server, and show the model the request's items."""
-    # Counted from here on, so that the app-server is not replaced under it. The conversation takes it off again.
+    """Start a thread in an app-server, and inject the request's items."""
+    # Counted before it exists, so that the app-server is not recycled meanwhile. The thread subtracts it.
     worker.load += 1
     try:
-        thread = await _start_thread(worker, request)
+        thread = await _OPEN_THREAD[worker.dialect](worker, request)
     except BaseException:
         worker.load -= 1
         raise
     try:
-        await thread.show(request.items)
+        await thread.inject(request.items)
     except BaseException:
         thread.close()
         raise
     return thread
-
-
-async def _start_thread(worker: Worker, request: TurnRequest) -> CodexThread:
-    """Start a thread in the dialect that is spoken with an app-server."""
-    match worker.dialect:
-        case "v2":
-            return await open_v2(worker, request)
-        case "v2-early":
-            return await open_early(worker, request)
-        case "v1":
-            return await open_v1(worker, request)
-        case _:
-            assert_never(worker.dialect)

@@ -1,6 +1,6 @@
-"""A Codex binary: its version, hash, the protocol that it prints, and commands of it that run to their end.
+"""A Codex binary: its version, hash and protocol schema, and commands of it that run to their end.
 
-What is learned of a binary is kept in the data directory until the binary changes.
+What is learned about a binary is cached in the data directory until the binary changes.
 """
 
 import asyncio
@@ -11,20 +11,31 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.process import AppServerProcess
-from turnbridge.codex.protocol.capabilities import Capabilities, read_capabilities
-from turnbridge.codex.protocol.rpc_check import RpcCheck
+from turnbridge.codex.protocol.capabilities import Capabilities, RpcCheck, read_capabilities
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.items import JsonObject
+
+T = TypeVar("T")
+
+# A command takes a tenth of a second; a first start from a slow disk takes longer.
+COMMAND_TIMEOUT_S = 15.0
+# Codex writes many files; this one holds all the others.
+SCHEMA_FILE = "codex_app_server_protocol.schemas.json"
+# Enough of a hash to tell binaries apart, and short enough for the name of a directory.
+HASH_CHARACTERS = 32
+
+VERSION = re.compile(r"\d+\.\d+\.\d+[0-9A-Za-z.-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a command ended: what it printed, its exit status, and what it said about it."""
+    """The stdout of a command, its exit status, and the end of its stderr."""
 
     printed: bytes
     status: int | None
@@ -36,13 +47,16 @@ async def spawn(
 ) -> AppServerProcess:
     """Start Codex; raises `BackendUnavailable` that names the program if it cannot be run."""
     try:
-        return await AppServerProcess.start(command, home=home, cwd=cwd, exit_grace_s=exit_grace_s)
+        process = await AppServerProcess.start(command, home=home, cwd=cwd)
     except OSError as error:
         raise BackendUnavailable(f"{command[0]} cannot be run: {error.strerror or error}.") from error
+    if exit_grace_s is not None:
+        process.exit_grace_s = exit_grace_s
+    return process
 
 
 async def run(command: Sequence[str], *, home: Path, cwd: Path, timeout_s: float) -> Outcome:
-    """Run a command of Codex's to its end; raises `BackendUnavailable` if it takes too long."""
+    """Run a command of Codex to its end; raises `BackendUnavailable` after a timeout."""
     printed = bytearray()
     process = await spawn(command, home=home, cwd=cwd)
     process.receive_by(printed.extend)
@@ -55,20 +69,8 @@ async def run(command: Sequence[str], *, home: Path, cwd: Path, timeout_s: float
     return Outcome(printed=bytes(printed), status=process.exit_status, last_words=process.last_words())
 
 
-# It takes a tenth of a second; a first start from a slow disk takes longer.
-ASK_TIMEOUT_S = 15.0
-# Codex writes many files; this one holds all the others.
-SCHEMA_FILE = "codex_app_server_protocol.schemas.json"
-# Enough of a hash to tell binaries apart, and short enough for the name of a directory.
-HASH_CHARACTERS = 32
-
-VERSION = re.compile(r"\d+\.\d+\.\d+[0-9A-Za-z.-]*")
-
-Ask = Callable[[list[str]], Awaitable[Outcome]]
-
-
-class FileSeen(msgspec.Struct, frozen=True):
-    """A file as it lay on the disk. If none of this has changed, its content has not either."""
+class FileState(msgspec.Struct, frozen=True):
+    """The metadata of a file. If it has not changed, neither has the content."""
 
     path: str
     size: int
@@ -78,13 +80,13 @@ class FileSeen(msgspec.Struct, frozen=True):
 class HashedFile(msgspec.Struct, frozen=True):
     """The hash of a file's content."""
 
-    seen: FileSeen
+    seen: FileState
     digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """What is known about a binary. (Without slots, because what is seldom asked for is computed once.)"""
+    """What is known about a binary. (Without slots, for the cached property.)"""
 
     path: Path
     version: str
@@ -94,110 +96,87 @@ class Binary:
 
     @property
     def name(self) -> str:
-        """Return a name that no other binary has."""
+        """Return a unique name."""
         return f"{self.version}-{self.digest}"
 
     def schema(self) -> JsonObject:
-        """Return the protocol as the binary describes it."""
+        """Return the JSON Schema of the binary's protocol."""
         decoded: JsonObject = msgspec.json.decode(self.schema_text, type=dict)
         return decoded
 
     @cached_property
     def rpc_check(self) -> RpcCheck:
-        """Return what holds our messages against the protocol."""
+        """Return the validator of messages to this binary."""
         return RpcCheck(self.schema())
 
 
-# A program may be a script that starts another one: its file then says little, and its version more.
-_known: dict[tuple[FileSeen, str], Binary] = {}
+# A program may be a script that starts another one, whose version can change while the script stays the same.
+_known: dict[tuple[FileState, str], Binary] = {}
 
 
-async def examine(path: Path, *, home: Path, cwd: Path, notes: Path) -> Binary:
-    """Return what a binary can do; raises `BackendUnavailable` if it cannot say so itself.
-
-    What was learned is kept in the directory `notes`.
-    """
-    ask = partial(run, home=home, cwd=cwd, timeout_s=ASK_TIMEOUT_S)
-    version = _version(await ask([str(path), "--version"]))
-    seen = await asyncio.to_thread(_look, path)
-    if (seen, version) not in _known:
-        digest = await asyncio.to_thread(_digest, seen, notes)
-        own_notes = notes / f"{version}-{digest}"
-        own_notes.mkdir(mode=0o700, exist_ok=True)
-        schema = await _schema(path, own_notes, ask)
-        _known[seen, version] = Binary(
-            path=path,
-            version=version,
-            digest=digest,
-            schema_text=msgspec.json.encode(schema),
-            capabilities=_capabilities(schema, path),
+async def examine(path: Path, *, home: Path, cwd: Path, cache: Path) -> Binary:
+    """Return what a binary can do; raises `BackendUnavailable` if it does not print its protocol."""
+    execute = partial(run, home=home, cwd=cwd, timeout_s=COMMAND_TIMEOUT_S)
+    found = VERSION.search((await execute([str(path), "--version"])).printed.decode(errors="replace"))
+    version = found.group() if found else "unknown"
+    state = await asyncio.to_thread(_state, path)
+    if (state, version) not in _known:
+        digest = await asyncio.to_thread(_digest, state, cache)
+        own_cache = cache / f"{version}-{digest}"
+        own_cache.mkdir(mode=0o700, exist_ok=True)
+        schema = await _schema(path, own_cache / "schema.json", execute)
+        capabilities = read_capabilities(schema)
+        if not capabilities.dialects:
+            raise BackendUnavailable(f"{path} speaks no protocol that Turnbridge knows. Use Codex 0.92 or later.")
+        text = msgspec.json.encode(schema)
+        _known[state, version] = Binary(
+            path=path, version=version, digest=digest, schema_text=text, capabilities=capabilities
         )
-    return _known[seen, version]
+    return _known[state, version]
 
 
-def _look(path: Path) -> FileSeen:
+def _state(path: Path) -> FileState:
     status = path.stat()
-    return FileSeen(str(path.resolve()), status.st_size, status.st_mtime_ns)
+    return FileState(str(path.resolve()), status.st_size, status.st_mtime_ns)
 
 
-def _version(told: Outcome) -> str:
-    found = VERSION.search(told.printed.decode(errors="replace"))
-    return found.group() if found else "unknown"
-
-
-def _digest(seen: FileSeen, notes: Path) -> str:
-    """Return the hash of a file, which is computed only if the file has changed since the last time."""
-    notes.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = hashlib.sha256(seen.path.encode()).hexdigest()[:HASH_CHARACTERS]
-    remembered = notes / f"file-{place}.json"
-    try:
-        hashed = msgspec.json.decode(remembered.read_bytes(), type=HashedFile)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        hashed = None
-    if hashed is None or hashed.seen != seen:
-        with Path(seen.path).open("rb") as file:
+def _digest(state: FileState, cache: Path) -> str:
+    """Return the hash of a file; it is computed only if the file has changed."""
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cached = cache / f"file-{hashlib.sha256(state.path.encode()).hexdigest()[:HASH_CHARACTERS]}.json"
+    hashed = read_cached(cached, HashedFile)
+    if hashed is None or hashed.seen != state:
+        with Path(state.path).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        hashed = HashedFile(seen, digest[:HASH_CHARACTERS])
-        write_private(remembered, msgspec.json.encode(hashed).decode())
+        hashed = HashedFile(state, digest[:HASH_CHARACTERS])
+        write_private(cached, msgspec.json.encode(hashed).decode())
     return hashed.digest
 
 
-async def _schema(path: Path, notes: Path, ask: Ask) -> JsonObject:
-    kept = notes / "schema.json"
-    schema = await asyncio.to_thread(_read, kept)
-    if schema is None:
-        schema = await _ask_schema(path, ask)
-        write_private(kept, msgspec.json.encode(schema).decode())
-    return schema
-
-
-async def _ask_schema(path: Path, ask: Ask) -> JsonObject:
-    """Let the binary print its protocol; older ones have no experimental part, and refuse the word."""
+async def _schema(path: Path, cached: Path, execute: Callable[[list[str]], Awaitable[Outcome]]) -> JsonObject:
+    """Return the protocol that the binary prints; older ones have no experimental part, and refuse the option."""
+    schema: JsonObject | None = await asyncio.to_thread(read_cached, cached, dict)
+    if schema is not None:
+        return schema
     command = [str(path), "app-server", "generate-json-schema"]
     with tempfile.TemporaryDirectory(prefix="turnbridge-") as out:
-        for words in (["--experimental", "--out", out], ["--out", out]):
-            told = await ask([*command, *words])
-            if told.status == 0:
+        for options in (["--experimental", "--out", out], ["--out", out]):
+            outcome = await execute([*command, *options])
+            if outcome.status == 0:
                 break
-        schema = await asyncio.to_thread(_read, Path(out) / SCHEMA_FILE)
+        schema = await asyncio.to_thread(read_cached, Path(out) / SCHEMA_FILE, dict)
     if schema is None:
         raise BackendUnavailable(
-            f"{path} does not describe its protocol (`app-server generate-json-schema`: {told.last_words}). "
+            f"{path} does not describe its protocol (`app-server generate-json-schema`: {outcome.last_words}). "
             "Turnbridge needs Codex 0.92 or later."
         )
+    write_private(cached, msgspec.json.encode(schema).decode())
     return schema
 
 
-def _read(file: Path) -> JsonObject | None:
+def read_cached(file: Path, shape: type[T]) -> T | None:
+    """Return the JSON in a file; None if it is missing or broken."""
     try:
-        schema: JsonObject = msgspec.json.decode(file.read_bytes(), type=dict)
+        return msgspec.json.decode(file.read_bytes(), type=shape)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
-    return schema
-
-
-def _capabilities(schema: JsonObject, path: Path) -> Capabilities:
-    capabilities = read_capabilities(schema)
-    if not capabilities.dialects:
-        raise BackendUnavailable(f"{path} speaks no protocol that Turnbridge knows. Use Codex 0.92 or later.")
-    return capabilities

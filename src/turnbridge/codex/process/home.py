@@ -1,4 +1,4 @@
-"""The Codex home of the gateway: the user's login and model settings, and nothing else of theirs; and the environment.
+"""The Codex home of the gateway, with only the login and model settings of the user's; and Codex's environment.
 
 Other files of the user's home (sessions, MCP servers, skills, hooks, AGENTS.md) are not visible to Codex here.
 """
@@ -15,30 +15,22 @@ import tomli_w
 
 from turnbridge.turn.errors import BackendUnavailable
 
-# What of the user's config.toml concerns models, providers and login.
+# The keys of the user's config.toml about models, providers and login.
 KEPT_CONFIG_KEYS = (
-    "model",
-    "model_provider",
-    "model_providers",
-    "model_reasoning_effort",
-    "openai_base_url",
-    "chatgpt_base_url",
-    "cli_auth_credentials_store",
-    "forced_login_method",
-    "forced_chatgpt_workspace_id",
-    "preferred_auth_method",
+    *("model", "model_provider", "model_providers", "model_reasoning_effort", "openai_base_url", "chatgpt_base_url"),
+    *("cli_auth_credentials_store", "forced_login_method", "forced_chatgpt_workspace_id", "preferred_auth_method"),
 )
 
-# How Codex retries a provider, unless the user's configuration says it. One attempt is one request: by default it is
-# five, over three silent seconds, in which nobody can tell a failing provider from a model that thinks.
+# How Codex retries a provider, unless the user's configuration says it. One attempt is one request. Codex's default is
+# five over three silent seconds, in which a failing provider looks like a model that thinks.
 RETRY_CONFIG = {"request_max_retries": 0, "websocket_connect_timeout_ms": 5000}
-# Codex allows nothing but a profile and a region to be set for its own providers.
+# Codex refuses other settings than a profile and a region for its own providers.
 BUILT_IN_PROVIDERS = "amazon-bedrock"
 
-# The login, and the variables that providers take their keys from. A link may point at nothing until the user logs in.
+# The login, and the variables with providers' keys. A link may dangle until the user logs in.
 LINKED_FILES = ("auth.json", ".env")
 
-# Codex's own log database grows by about 20 KB a turn and is of no use to anybody here.
+# Codex's own log database grows by about 20 KB a turn, and nobody reads it.
 LOG_DATABASE_LIMIT = 64 * 1024 * 1024
 
 
@@ -52,15 +44,15 @@ def prepare_home(home: Path, user_home: Path) -> None:
 
 
 def prepare_bare_home(home: Path) -> None:
-    """Create or refresh a home that knows no user; providers come on the command line."""
+    """Create or refresh a home without a user; providers come on the command line."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     _tidy(home)
 
 
 def provider_overrides(base_url: str) -> tuple[str, ...]:
-    """Return what puts a Responses API without a login behind Codex, on its command line.
+    """Return the command-line settings of a Responses API without a login as Codex's provider.
 
-    A `ws://` URL is spoken to over WebSocket, as Codex speaks to OpenAI; Codex itself wants the URL with `http`.
+    A `ws://` URL is used over WebSocket, as Codex uses OpenAI; Codex itself expects the URL with `http`.
     """
     websockets = base_url.startswith("ws")
     http_url = f"http{base_url.removeprefix('ws')}" if websockets else base_url
@@ -72,7 +64,7 @@ def provider_overrides(base_url: str) -> tuple[str, ...]:
 
 
 def bar_skills(home: Path) -> None:
-    """Keep Codex from unpacking its skills: older versions tell the model of them, and no setting prevents it."""
+    """Keep Codex from unpacking its skills: older versions describe them to the model, and no setting prevents it."""
     skills = home / "skills"
     if skills.is_dir():
         shutil.rmtree(skills)
@@ -80,7 +72,7 @@ def bar_skills(home: Path) -> None:
 
 
 def login_state(home: Path) -> tuple[int, int] | None:
-    """Return something that changes when the login file does; None if there is none."""
+    """Return a value that changes with the login file; None if there is none."""
     try:
         status = (home / "auth.json").stat()
     except FileNotFoundError:
@@ -105,7 +97,7 @@ def _config(home: Path) -> dict[str, object]:
 
 
 def _kept(config: dict[str, object]) -> dict[str, object]:
-    """Return what of a user's configuration counts here."""
+    """Return the part of a user's configuration that is used here."""
     providers = config.get("model_providers")
     for name, provider in providers.items() if isinstance(providers, dict) else ():
         if isinstance(provider, dict) and not name.startswith(BUILT_IN_PROVIDERS):
@@ -121,7 +113,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _tidy(home: Path) -> None:
-    with contextlib.suppress(OSError):  # Absent, or not empty: then Codex is slower, and still right.
+    with contextlib.suppress(OSError):  # Missing, or not empty: then Codex is only slower.
         (home / "sessions").rmdir()
     for database in home.glob("logs_*.sqlite"):
         if database.stat().st_size > LOG_DATABASE_LIMIT:
@@ -129,18 +121,18 @@ def _tidy(home: Path) -> None:
                 path.unlink()
 
 
-# The gateway's own secrets are none of Codex's business.
+# The gateway's own secrets.
 WITHHELD_VARIABLES = ("PROXY_API_KEY", "PROXY_DATABASE_URL", "PROXY_METRICS_TOKEN", "PROXY_RATE_LIMIT_STORAGE")
 
-# The scripted models of the demo and of the self-check listen here, and so may a provider of the user's. No proxy
-# reaches them: it would look for them on its own machine.
+# The scripted models of the demo and the self-check listen here, and so may a provider of the user's. No proxy can
+# reach them.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Programs read one spelling or the other, and some only the first that is set.
+# Programs read one spelling or the other.
 NO_PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
 
 
 def codex_environment(home: Path) -> dict[str, str]:
-    """Return the variables that a Codex in this home gets."""
+    """Return the environment variables of a Codex in this home."""
     environment = {key: value for key, value in os.environ.items() if key not in WITHHELD_VARIABLES}
     direct = hosts_without_proxy(environment)
     return {**environment, **dict.fromkeys(NO_PROXY_VARIABLES, direct), "CODEX_HOME": str(home)}
@@ -153,7 +145,10 @@ def hosts_without_proxy(environment: Mapping[str, str]) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file at once, so that no reader meets half of it; only we can read it."""
+    """Replace a file atomically; only its owner can read it. One that has this text stays: the disk may be full."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if path.stat().st_mode & 0o077 == 0 and path.read_text(encoding="utf-8") == text:
+            return
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

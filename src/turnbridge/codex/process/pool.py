@@ -1,9 +1,8 @@
-"""Keeps a number of app-servers ready: starts them, replaces those that die, hang or grow too large, and says what is
-wrong meanwhile.
+"""The pool of app-servers and its supervisor: starts them with backoff, probes their liveness, and recycles them.
 
-One app-server more than serve is kept in reserve, so that a replacement never has to be waited for. Threads stay in an
-app-server's memory for half an hour whatever one does, so it is not cleaned but replaced: the old one takes no new
-turns, and ends when its last one has.
+The pool grows with need: one app-server at rest, another one when all are busy, fewer again when they are idle. Codex
+keeps threads in memory for a while after their last use, so an app-server that has grown is recycled: once its
+replacement is ready it takes no new turns, and stops after its last turn.
 """
 
 import asyncio
@@ -18,47 +17,49 @@ import structlog
 
 from turnbridge.codex.process.connection import CodexFaulted
 from turnbridge.codex.process.worker import Worker
+from turnbridge.codex.protocol.messages import DiagnosticsResult
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, LoginRequired
 
 log = structlog.get_logger(__name__)
 
-# A crash is usually a one-off, so the first restart comes at once; something that keeps crashing is left in peace.
-FIRST_BACKOFF_S = 0.2
-LONGEST_BACKOFF_S = 30.0
-# Crashes count against one another for this long.
-CRASH_WINDOW_S = 120.0
-# How long a request waits for a Codex that is just starting before it is told to come back.
-START_PATIENCE_S = 10.0
-# How often a missing login is looked for again, if its file does not change.
-LOGIN_RECHECK_S = 15.0
-# How often the app-servers are looked at, and how long a healthy one may take to answer.
-WATCH_INTERVAL_S = 10.0
-PROBE_TIMEOUT_S = 10.0
-# How often a replaced app-server is looked at.
-RETIREMENT_LOOK_S = 1.0
-# How long turns that wait for a client may keep a replaced app-server alive; they can be replayed without it.
-PARKED_GRACE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """When an app-server is replaced. A thread takes 1 to 2 MB, so the defaults mean up to 1 GB."""
-
-    threads: int = 500
-    age_s: float = 6 * 3600
-    resident_bytes: int = 1024 * 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether turns can be run now, and if not, why."""
+    """Whether turns can run, and the reason if they cannot."""
 
     ready: bool
     reason: str
 
 
 class Pool:
-    """Owns the app-servers. `run` does the work until it is cancelled; everything else may be asked at any time."""
+    """Owns the app-servers. `run` supervises them until it is cancelled."""
+
+    # A crash is usually a one-off, so the first restart comes soon; the delay doubles with every recent crash.
+    first_backoff_s = 0.2
+    longest_backoff_s = 30.0
+    crash_window_s = 120.0
+    # How long a request waits for an app-server that is starting.
+    start_timeout_s = 10.0
+    # A login in the system keyring changes no file, so a missing login is checked again this often.
+    login_recheck_s = 15.0
+    # Liveness probes: how often, and how long a healthy app-server may take to answer.
+    probe_interval_s = 10.0
+    probe_timeout_s = 10.0
+    # How often a recycled app-server is polled for its last turn; until then it holds its memory.
+    drain_poll_s = 0.1
+    # How long parked turns may keep a recycled app-server alive; they can be replayed without it.
+    parked_grace_s = 60.0
+    # Recycling bounds: the memory that an app-server may gain besides its threads that are still held, and its age. A
+    # replacement takes as much processor time as four turns.
+    max_growth_bytes = 96 * 1024 * 1024
+    bytes_per_thread = 2 * 1024 * 1024
+    max_age_s = 6 * 3600.0
+    # How many threads are opened between two measurements of memory.
+    threads_per_probe = 16
+    # A turn goes to the first app-server that runs fewer turns than this. If none does, the pool grows.
+    turns_at_ease = 2
+    # How long an app-server beyond the first may be idle; as long as a pause in a conversation.
+    idle_s = 300.0
 
     def __init__(
         self,
@@ -66,26 +67,26 @@ class Pool:
         *,
         login_state: Callable[[], object],
         login_help: str,
-        count: int = 1,
-        bounds: Bounds | None = None,
-        first_backoff_s: float | None = None,
-        longest_backoff_s: float | None = None,
+        most: int = 1,
         on_demand: bool = False,
     ) -> None:
+        """It has `most` app-servers at most; an on-demand pool has none before its first request."""
         self._start = start
         self._login_state = login_state
         self._login_help = login_help
-        self._count = count
-        self._bounds = bounds or Bounds()
-        self._first_backoff_s = first_backoff_s or FIRST_BACKOFF_S
-        self._longest_backoff_s = longest_backoff_s or LONGEST_BACKOFF_S
+        self._most = most
+        self.target = 1
+        """How many app-servers are to serve now."""
         self._serving: list[Worker] = []
-        self._reserve: Worker | None = None
-        self._retiring: dict[asyncio.Task[None], Worker] = {}
+        self._probes: set[asyncio.Task[None]] = set()
+        self._draining: dict[asyncio.Task[None], Worker] = {}
         self._crashes: deque[float] = deque()
         self._problem = "Codex is starting."
         self._wanted = asyncio.Event()
         self._available = asyncio.Event()
+        """Set while at least one serves."""
+        self._complete = asyncio.Event()
+        """Set while as many serve as are to."""
         self._check = asyncio.Event()
         self.restarts = 0
         if not on_demand:
@@ -93,53 +94,72 @@ class Pool:
 
     @property
     def workers(self) -> list[Worker]:
-        """Return the app-servers that take turns now."""
+        """Return the app-servers that take turns."""
         return list(self._serving)
 
     async def run(self) -> None:
-        """Keep the app-servers running until cancelled, then end them all; if on demand, from the first request on."""
+        """Supervise the app-servers until cancelled, then stop them."""
         await self._wanted.wait()
-        watch = asyncio.ensure_future(self._watch())
+        watchdog = asyncio.ensure_future(self._probe_all())
         try:
             while True:
                 self._check.clear()
-                if any(map(self._may_know_less, self._serving)):
-                    self._look_for_login()
-                self.replace_uprooted()
-                self._replace_outgrown()
-                if len(self._serving) < self._count or self._reserve is None:
+                if any(map(self._login_may_have_changed, self._serving)):
+                    self._recheck_login()
+                self.recycle_homeless()
+                self._stop_idle()
+                outgrown = [worker for worker in self._serving if self._is_due(worker)]
+                if len(self._serving) - len(outgrown) < self.target:
                     await self._add()
+                elif outgrown:
+                    self._recycle(outgrown[0])
                 else:
                     await self._check.wait()
         finally:
-            watch.cancel()
+            watchdog.cancel()
             await asyncio.shield(self._stop_all())
 
-    async def worker(self) -> Worker:
-        """Return an app-server that can run a turn; raises what the client should hear."""
+    async def worker(self, *, suspect: bool = False) -> Worker:
+        """Return an app-server that can run a turn; raises the client's error if there is none.
+
+        A `suspect` turn has lost its app-server, and may be the cause: it waits for the successor, where nothing else
+        runs yet, for as long as others wait for a start.
+        """
+        if suspect:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.start_timeout_s):
+                    await self._complete.wait()
+            if self._serving:
+                return min(self._serving, key=lambda worker: (worker.login_missing, worker.load))
         worker = await self.any_worker()
-        if self._may_know_less(worker):
-            self._look_for_login()
+        if self._login_may_have_changed(worker):
+            self._recheck_login()
             worker = await self.any_worker()
         if worker.login_missing:
             raise LoginRequired(self._login_help)
+        if worker.load >= self.turns_at_ease and len(self._serving) == self.target < self._most:
+            self.target += 1
+            self._check.set()
         return worker
 
     async def any_worker(self) -> Worker:
-        """Return the least loaded app-server, even if nobody is logged in; waits a little if none is ready."""
+        """Return the first app-server at ease, or the least loaded one; waits for one that is starting."""
         if not self._serving:
             self._wanted.set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(START_PATIENCE_S):
+                async with asyncio.timeout(self.start_timeout_s):
                     await self._available.wait()
         if not self._serving and self._problem == self._login_help:
             raise LoginRequired(self._login_help)
         if not self._serving:
-            raise BackendUnavailable(self._problem, retry_after=FIRST_BACKOFF_S)
-        return min(self._serving, key=lambda worker: (worker.login_missing, worker.load))
+            raise BackendUnavailable(self._problem, retry_after=self.first_backoff_s)
+        return min(self._serving, key=self._preference)
+
+    def _preference(self, worker: Worker) -> tuple[bool, bool, int]:
+        return worker.login_missing, self._is_outgrown(worker), max(worker.load, self.turns_at_ease - 1)
 
     def readiness(self) -> Readiness:
-        """Return whether turns can be run now."""
+        """Return whether turns can run."""
         if not self._serving:
             return Readiness(ready=False, reason=self._problem)
         if all(worker.login_missing for worker in self._serving):
@@ -148,48 +168,58 @@ class Pool:
         return Readiness(ready=True, reason="")
 
     async def first_readiness(self) -> Readiness:
-        """Return whether turns can be run, once there is an app-server that knows."""
+        """Return the readiness once the first app-server has started."""
         await self._available.wait()
         return self.readiness()
 
     def note_thread(self, worker: Worker) -> None:
-        """Take note that a thread is opened, so that its app-server can be replaced in time."""
+        """Count a thread that is opened; now and then, see how much memory its app-server has."""
         worker.opened += 1
-        if worker.threads >= self._bounds.threads:
-            self._check.set()
+        if worker.opened % self.threads_per_probe == 0:
+            probe = asyncio.ensure_future(self._probe(worker))
+            self._probes.add(probe)
+            probe.add_done_callback(self._probes.discard)
 
-    def replace_uprooted(self) -> None:
-        """Replace the app-servers whose home was removed; it is made again when the next one starts."""
-        for worker in self._all():
-            if worker.is_uprooted:
+    def recycle_homeless(self) -> None:
+        """Recycle the app-servers whose home was removed; the next start creates it again."""
+        for worker in self.workers:
+            if worker.is_homeless:
                 home = worker.spec.home
                 log.error("codex_home_removed", home=str(home), pid=worker.process.pid)
                 self._problem = f"The directory {home} was removed while Codex ran in it, and is being made again."
-                self._replace(worker)
-                self._check.set()
+                self._recycle(worker)
 
-    def _all(self) -> list[Worker]:
-        return [*self._serving, *([self._reserve] if self._reserve else [])]
-
-    def _may_know_less(self, worker: Worker) -> bool:
-        """Tell whether somebody may have logged in since this app-server started: it reads the login only then.
-
-        A login in the system keyring changes no file, so it is looked for again after a while.
-        """
+    def _login_may_have_changed(self, worker: Worker) -> bool:
+        """Tell whether an app-server without a login should be restarted: Codex reads the login only at its start."""
         if not worker.login_missing:
             return False
-        return self._login_state() != worker.login or _now() - worker.started_at > LOGIN_RECHECK_S
+        return self._login_state() != worker.login or _now() - worker.started_at > self.login_recheck_s
 
-    def _look_for_login(self) -> None:
-        """Replace the app-servers that know of no login; until the next one is there, clients hear how to log in."""
+    def _is_outdated(self, worker: Worker) -> bool:
+        """Tell whether an app-server has another login than the file: after a logout, or another login.
+
+        The delay bounds the restarts where Codex itself changes the file, as it does when it refreshes the tokens.
+        """
+        if worker.login_missing or _now() - worker.started_at <= self.login_recheck_s:
+            return False
+        return self._login_state() != worker.login
+
+    def _recheck_login(self) -> None:
+        """Recycle the app-servers without a login; meanwhile clients are told how to log in."""
         self._problem = self._login_help
-        for worker in self._all():
+        for worker in self.workers:
             if worker.login_missing:
-                self._replace(worker)
-        self._check.set()
+                self._recycle(worker)
+
+    def _stop_idle(self) -> None:
+        """Stop the app-servers beyond the first that had nothing to do for long enough."""
+        for worker in self._serving[:0:-1]:
+            if worker.load == worker.parked == 0 and _now() - worker.idle_since >= self.idle_s:
+                self.target = len(self._serving) - 1
+                self._recycle(worker)
 
     async def _add(self) -> None:
-        """Start one app-server, and put it where it is needed most."""
+        """Start one app-server."""
         await asyncio.sleep(self._backoff())
         try:
             worker = await self._start()
@@ -198,125 +228,135 @@ class Pool:
             self._crashes.append(_now())
             self._problem = f"Codex could not be started: {error}"
             return
+        await self._probe(worker)
+        worker.first_resident_bytes = worker.resident_bytes
         log.info("codex_ready", pid=worker.process.pid, models=len(worker.models))
-        worker.process.exited.add_done_callback(lambda _: self._ended(worker))
-        worker.connection.unanswered = lambda: self._distrust(worker)
+        worker.process.exited.add_done_callback(lambda _: self._exited(worker))
+        worker.connection.on_timeout = lambda: self._recycle(worker)
         if worker.process.exited.done():
             self._crashes.append(_now())
-            return
-        if len(self._serving) < self._count:
+        else:
             self._serving.append(worker)
             self._available.set()
-        else:
-            self._reserve = worker
+            if len(self._serving) >= self.target:
+                self._complete.set()
 
-    def _ended(self, worker: Worker) -> None:
-        """Take note of the end of an app-server: a crash, unless it was replaced."""
+    def _exited(self, worker: Worker) -> None:
+        """Handle the exit of an app-server: a crash, unless it was being recycled."""
         self._check.set()
-        if worker not in self._all():
+        if worker not in self._serving:
             return
         self._crashes.append(_now())
-        if worker in self._serving:
-            self.restarts += 1
-            self._problem = f"Codex ended (exit status {worker.process.exit_status}) and is being started again."
-            log.warning("codex_ended", last_words=worker.process.last_words())
-        self._take_out(worker)
+        self.restarts += 1
+        self._problem = f"Codex ended (exit status {worker.process.exit_status}) and is being started again."
+        log.warning("codex_ended", last_words=worker.process.last_words())
+        self._remove(worker)
 
-    def _take_out(self, worker: Worker) -> None:
-        """Give an app-server no more turns; a reserve steps in at once."""
-        if worker is self._reserve:
-            self._reserve = None
-            return
+    def _remove(self, worker: Worker) -> None:
+        """Give an app-server no more turns."""
         self._serving.remove(worker)
-        if self._reserve is not None:
-            self._serving.append(self._reserve)
-            self._reserve = None
         if not self._serving:
             self._available.clear()
+        if len(self._serving) < self.target:
+            self._complete.clear()
 
-    def _replace(self, worker: Worker) -> None:
-        """Give an app-server no more turns, and end it when those that it has are over."""
-        log.info("codex_replaced", pid=worker.process.pid, threads=worker.threads)
-        self._take_out(worker)
-        retirement = asyncio.ensure_future(self._retire(worker))
-        self._retiring[retirement] = worker
-        retirement.add_done_callback(self._retiring.pop)
+    def _recycle(self, worker: Worker) -> None:
+        """Give an app-server no more turns, and stop it when its turns have ended."""
+        if worker not in self._serving:
+            return
+        log.info("codex_recycled", pid=worker.process.pid, threads=worker.opened, mb=worker.resident_bytes // 2**20)
+        self._remove(worker)
+        drain = asyncio.ensure_future(self._drain(worker))
+        self._draining[drain] = worker
+        drain.add_done_callback(self._drained)
+        self._check.set()
 
-    def _distrust(self, worker: Worker) -> None:
-        """Replace an app-server that has not answered a call; other turns in it may still come to their end."""
-        if worker in self._all():
-            self._replace(worker)
-            self._check.set()
+    def _drained(self, drain: "asyncio.Task[None]") -> None:
+        del self._draining[drain]
+        self._check.set()
 
     def _backoff(self) -> float:
-        """Return how long to wait before the next start: longer with every crash of late."""
-        horizon = _now() - CRASH_WINDOW_S
-        while self._crashes and self._crashes[0] < horizon:
+        """Return the delay before the next start."""
+        while self._crashes and self._crashes[0] < _now() - self.crash_window_s:
             self._crashes.popleft()
         recent = len(self._crashes)
-        return min(self._first_backoff_s * 2 ** (recent - 1), self._longest_backoff_s) if recent else 0.0
+        return min(self.first_backoff_s * 2 ** (recent - 2), self.longest_backoff_s) if recent > 1 else 0.0
 
-    def _replace_outgrown(self) -> None:
-        """Let the reserve take the place of an app-server that has reached a bound."""
-        for worker in list(self._serving):
-            if self._reserve is not None and self._is_outgrown(worker):
-                self._replace(worker)
-
-    async def _retire(self, worker: Worker) -> None:
-        """End an app-server when its turns are over; those that only wait for a client get a while."""
-        deadline = _now() + PARKED_GRACE_S
+    async def _drain(self, worker: Worker) -> None:
+        """Stop an app-server when its turns have ended; parked turns keep it for a limited time."""
+        deadline = _now() + self.parked_grace_s
         try:
             while worker.load > 0 or (worker.parked > 0 and _now() < deadline and self._may_linger(worker)):
-                await asyncio.wait((worker.process.exited,), timeout=RETIREMENT_LOOK_S)
+                await asyncio.wait((worker.process.exited,), timeout=self.drain_poll_s)
                 if worker.process.exited.done():
                     return
         finally:
             await asyncio.shield(worker.process.stop())
 
     def _may_linger(self, worker: Worker) -> bool:
-        """Tell whether there is room for a replaced app-server: as many as serve, or they would fill the memory."""
-        return worker in list(self._retiring.values())[-self._count :]
+        """Tell whether memory allows a recycled app-server: as many may linger as serve."""
+        return worker in list(self._draining.values())[-self.target :]
+
+    def _is_due(self, worker: Worker) -> bool:
+        """Tell whether an app-server is to be recycled now."""
+        return self._is_outdated(worker) or (self._is_outgrown(worker) and not self._is_handing_over())
+
+    def _is_handing_over(self) -> bool:
+        """Tell whether a recycled app-server still has turns, so that the next one is better recycled after it.
+
+        Each holds its memory until then. But one that has outgrown its bound twice does not wait.
+        """
+        draining = any(worker.load for worker in self._draining.values())
+        return draining and all(self._growth(worker) < 2 * self.max_growth_bytes for worker in self._serving)
 
     def _is_outgrown(self, worker: Worker) -> bool:
-        return (
-            worker.threads >= self._bounds.threads
-            or _now() - worker.started_at >= self._bounds.age_s
-            or resident_bytes(worker.process.pid) >= self._bounds.resident_bytes
-        )
+        return self._growth(worker) >= self.max_growth_bytes or _now() - worker.started_at >= self.max_age_s
 
-    async def _watch(self) -> None:
-        """Kill app-servers that do not answer, and look for those that have outgrown their bounds."""
+    def _growth(self, worker: Worker) -> int:
+        """Return the memory that an app-server has gained, besides its threads that are still held."""
+        return worker.resident_bytes - worker.first_resident_bytes - worker.held * self.bytes_per_thread
+
+    async def _probe_all(self) -> None:
+        """Watchdog: probe all app-servers at intervals."""
         while True:
-            await asyncio.sleep(WATCH_INTERVAL_S)
-            await asyncio.gather(*(_probe(worker) for worker in (*self._all(), *self._retiring.values())))
+            await asyncio.sleep(self.probe_interval_s)
+            await asyncio.gather(*(self._probe(worker) for worker in (*self._serving, *self._draining.values())))
+            # Something may have become due by itself: a login, an age, an idle time.
             self._check.set()
 
+    async def _probe(self, worker: Worker) -> None:
+        """Measure an app-server, and kill it if it does not answer."""
+        pid = worker.process.pid
+        try:
+            await self._measure(worker)
+            if self._is_outgrown(worker):
+                self._check.set()
+        except BackendUnavailable as error:
+            if isinstance(error, CodexFaulted):
+                log.warning("codex_probe_refused", pid=pid, reason=error.message)
+            elif not worker.process.exited.done():
+                log.error("codex_hangs", pid=pid)
+                worker.process.kill()
+        except GatewayError as error:
+            # Any answer shows that it is alive.
+            log.warning("codex_probe_refused", pid=pid, reason=error.message)
+
+    async def _measure(self, worker: Worker) -> None:
+        """Note the memory of an app-server, as Codex reports it, or else the system."""
+        told = await worker.connection.call(worker.probe, {}, DiagnosticsResult, timeout_s=self.probe_timeout_s)
+        worker.resident_bytes = told.process.resident_memory_bytes or resident_bytes(worker.process.pid)
+
     async def _stop_all(self) -> None:
-        for retirement in self._retiring:
-            retirement.cancel()
-        # Also those that are being ended already: a cancelled wait would leave one that hangs.
-        workers = [*self._all(), *self._retiring.values()]
-        self._serving, self._reserve = [], None
-        await asyncio.gather(*(worker.process.stop() for worker in workers), *self._retiring, return_exceptions=True)
-
-
-async def _probe(worker: Worker) -> None:
-    try:
-        await worker.connection.call("thread/loaded/list", {}, dict[str, object], timeout_s=PROBE_TIMEOUT_S)
-    except CodexFaulted as fault:
-        # It has answered, so it is alive.
-        log.warning("codex_probe_refused", pid=worker.process.pid, reason=fault.message)
-    except BackendUnavailable:
-        if not worker.process.exited.done():
-            log.error("codex_hangs", pid=worker.process.pid)
-            worker.process.kill()
-    except GatewayError as error:
-        # A strange answer is an answer: it is alive.
-        log.warning("codex_probe_refused", pid=worker.process.pid, reason=error.message)
+        for task in (*self._draining, *self._probes):
+            task.cancel()
+        # Also those that are draining: cancelling the drain of a hanging one would leave it running.
+        workers = [*self._serving, *self._draining.values()]
+        self._serving = []
+        await asyncio.gather(*(worker.process.stop() for worker in workers), *self._draining, return_exceptions=True)
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory of a process, where the system tells it."""
+    """Return the memory of a process, or 0 where the system has no `/proc`."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):

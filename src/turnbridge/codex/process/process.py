@@ -1,7 +1,7 @@
-"""One `codex app-server` child process: its pipes, its last words on stderr, and its end within bounds.
+"""One `codex app-server` child process: its pipes, the end of its stderr, and its termination within bounds.
 
-A child never outlives the gateway, nor do its own children outlive it: beside it, in its process group, runs a guard
-that kills the group when a pipe from the gateway closes, whoever closes it (docs/decisions/0011-no-orphans.md).
+A child never outlives the gateway, nor do its own children outlive it: a guard in its process group kills the group
+when a pipe from the gateway closes, whoever closes it (docs/decisions/0011-no-orphans.md).
 """
 
 import asyncio
@@ -18,13 +18,9 @@ from pathlib import Path
 
 from turnbridge.codex.process.home import codex_environment
 
-# A healthy app-server leaves 20 ms after its stdin closes.
-EXIT_GRACE_S = 2.0
-# What remains after SIGTERM is not going to tidy up any more.
-TERMINATE_GRACE_S = 1.0
-# How long the pipes of a child that is gone may still bring something, and be held open by what it has started.
+# How long the pipes of a child that has exited are still read; its own children may hold them open.
 DRAIN_S = 0.5
-# How long a killed group may take to be gone; nobody waits for it.
+# How long a killed group may take to exit; nobody waits for it.
 REAP_S = 1.0
 # Enough of stderr to say why a process died.
 KEPT_STDERR_CHUNKS = 20
@@ -34,8 +30,8 @@ TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 COMPLAINT = re.compile(r"^Error: (.{1,300})", re.MULTILINE)
 
 SHELL = "/bin/sh"
-# The guard comes first, so that there is no moment without it. `$0` is the pipe, `$@` the command, which takes the
-# place of this shell. The guard is a shell of its own so that its command line does not look like Codex.
+# The guard is started first, so that there is no moment without it. `$0` is the pipe, `$@` the command, which replaces
+# this shell. The guard is a shell of its own so that its command line does not look like Codex.
 GUARDED = f"""
 {SHELL} -c 'read -r _; kill -KILL 0' turnbridge-guard <"/dev/fd/$0" >/dev/null 2>&1 &
 exec "$@"
@@ -55,52 +51,45 @@ class _Output(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         ended = self._ended
-        # A process that is gone must not be kept in memory by the pipes that it read, nor its readers by them.
-        self.take, self._ended = _drop, _nobody
+        # The callbacks keep the process and its readers in memory.
+        self.take, self._ended = (lambda _: None), (lambda: None)
         ended()
 
 
-def _drop(data: bytes) -> None:
-    del data
-
-
-def _nobody() -> None:
-    pass
-
-
 class AppServerProcess:
-    """A running app-server. `exited` resolves when the process is gone and its pipes are drained."""
+    """A running app-server. `exited` resolves when the process has exited and its pipes are drained."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", lifeline: int, *, exit_grace_s: float | None) -> None:
+    # A healthy app-server exits 20 ms after its stdin closes.
+    exit_grace_s = 2.0
+    terminate_grace_s = 1.0
+
+    def __init__(self, popen: "subprocess.Popen[bytes]", lifeline: int) -> None:
         self._popen = popen
         self._lifeline: int | None = lifeline
-        self._exit_grace_s = exit_grace_s or EXIT_GRACE_S
         self._loop = asyncio.get_running_loop()
         self._transports: list[asyncio.BaseTransport] = []
         self._stdin: asyncio.WriteTransport
         self._early: list[bytes] = []
         self._stdout = _Output(self._early.append, self._output_ended)
-        self._complaints: deque[bytes] = deque(maxlen=KEPT_STDERR_CHUNKS)
-        self._stderr = _Output(self._complaints.append, self._output_ended)
+        self._stderr_end: deque[bytes] = deque(maxlen=KEPT_STDERR_CHUNKS)
+        self._stderr = _Output(self._stderr_end.append, self._output_ended)
         self._open_outputs = 2
         self.exited: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
-    async def start(
-        cls, command: Sequence[str], *, home: Path, cwd: Path, exit_grace_s: float | None = None
-    ) -> "AppServerProcess":
+    async def start(cls, command: Sequence[str], *, home: Path, cwd: Path) -> "AppServerProcess":
         """Start the child in its own home and working directory."""
-        # The shell would report it too late, and in its own words.
+        # The shell would report it too late.
         if shutil.which(command[0]) is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such program")
         popen, lifeline = _started(command, codex_environment(home), cwd)
-        process = cls(popen, lifeline, exit_grace_s=exit_grace_s)
-        # Undisturbed: one that is half connected could neither be heard nor waited for.
+        process = cls(popen, lifeline)
+        # Shielded: a half connected one could neither be read nor waited for.
         connecting = asyncio.ensure_future(process._connect())
         try:
             await asyncio.shield(connecting)
         except BaseException:
-            process._let_go()
+            process._close_lifeline()
             await asyncio.wait((connecting, process.exited))
             raise
         return process
@@ -112,57 +101,57 @@ class AppServerProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Return how the child ended: negative for a signal, None while it runs."""
+        """Return the exit status: negative for a signal, None while it runs."""
         return self._popen.returncode
 
     def receive_by(self, receive: Callable[[bytes], None]) -> None:
-        """Pass the child's stdout on, from its first byte."""
+        """Set the callback for the child's stdout, which gets it from its first byte."""
         self._stdout.take = receive
         for data in self._early:
             receive(data)
         self._early.clear()
 
     def write(self, data: bytes) -> None:
-        """Write to the child's stdin; data for a child that is gone is dropped, its readers know already."""
+        """Write to the child's stdin; data for a child that has exited is dropped."""
         if not self._stdin.is_closing():
             self._stdin.write(data)
 
     def last_words(self) -> str:
         """Return the exit status and the end of stderr, for the log and for an operator."""
-        words = b"".join(self._complaints).decode(errors="replace")
-        plain = TERMINAL_CODES.sub("", words).strip()[-KEPT_STDERR_CHARS:]
-        return f"exit status {self.exit_status}" + (f": {plain}" if plain else "")
+        end = self._stderr_text().strip()[-KEPT_STDERR_CHARS:]
+        return f"exit status {self.exit_status}" + (f": {end}" if end else "")
 
     def complaint(self) -> str:
-        """Return why Codex says that it ends, which is its last line of this form, or nothing."""
-        words = TERMINAL_CODES.sub("", b"".join(self._complaints).decode(errors="replace"))
-        found = COMPLAINT.findall(words)
+        """Return Codex's own error message: the last line of this form on stderr, or nothing."""
+        found = COMPLAINT.findall(self._stderr_text())
         return str(found[-1]) if found else ""
 
+    def _stderr_text(self) -> str:
+        return TERMINAL_CODES.sub("", b"".join(self._stderr_end).decode(errors="replace"))
+
     def kill(self) -> None:
-        """End a child that no longer listens; one that is gone already is left in peace."""
+        """Kill a child that does not respond; does nothing if it has exited."""
         self._popen.kill()
 
     async def stop(self) -> None:
-        """End the child: close its stdin, then SIGTERM, then SIGKILL, each within its bound."""
+        """Stop the child: close its stdin, then SIGTERM, then SIGKILL, each after a grace period."""
         self._stdin.close()
-        for grace_s, harder in (
-            (self._exit_grace_s, self._popen.terminate),
-            (TERMINATE_GRACE_S, self._popen.kill),
+        for grace_s, escalate in (
+            (self.exit_grace_s, self._popen.terminate),
+            (self.terminate_grace_s, self._popen.kill),
         ):
-            gone, _ = await asyncio.wait([self.exited], timeout=grace_s)
-            if gone:
+            exited, _ = await asyncio.wait([self.exited], timeout=grace_s)
+            if exited:
                 return
-            # Nothing happens if it is gone already, and only its pipes are held open, by a child of its own.
-            harder()
+            # A no-op if it has exited, and only a child of its own holds its pipes open.
+            escalate()
         await asyncio.shield(self.exited)
 
     async def _connect(self) -> None:
-        """Listen to the child, and open its stdin."""
         try:
             threading.Thread(target=self._wait, name=f"codex-{self.pid}", daemon=True).start()
         except RuntimeError as error:
-            # The system has no thread left. Nobody would notice the child's end, so that comes now: the guard kills it.
+            # The system has no thread left. The child's exit would go unnoticed, so the guard kills it.
             with self._popen:
                 self._end()
             raise OSError(str(error)) from error
@@ -173,21 +162,21 @@ class AppServerProcess:
         stderr, _ = await self._loop.connect_read_pipe(lambda: self._stderr, self._popen.stderr)
         self._transports.append(stderr)
 
-    def _let_go(self) -> None:
-        """Close the lifeline: the guard then kills what is left of the child's group, and itself."""
+    def _close_lifeline(self) -> None:
+        """Let the guard kill what is left of the child's process group, and itself."""
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
 
     def _wait(self) -> None:
-        """Wait for the child's end: in a thread, which is all that every system has for it."""
+        """Wait for the child in a thread, which works on every system."""
         self._popen.wait()
-        with contextlib.suppress(RuntimeError):  # The loop is closed, and nobody cares any more.
+        with contextlib.suppress(RuntimeError):  # The loop is closed already.
             self._loop.call_soon_threadsafe(self._process_exited)
 
     def _process_exited(self) -> None:
-        # Whatever the child has started holds its pipes open, so that their end would never be seen.
-        self._let_go()
+        # The child's own children would hold its pipes open.
+        self._close_lifeline()
         if self._open_outputs:
             self._loop.call_later(DRAIN_S, self._end)
         else:
@@ -199,22 +188,21 @@ class AppServerProcess:
             self._end()
 
     def _end(self) -> None:
-        """Take note that nothing more will come."""
-        self._let_go()
+        self._close_lifeline()
         while self._transports:
             self._transports.pop().close()
         if not self.exited.done():
             self.exited.set_result(None)
-            # What has lost its parent goes to process 1. In a container that may be the gateway.
+            # Orphans are adopted by process 1, which in a container may be the gateway.
             if os.getpid() == 1:
                 self._loop.call_later(REAP_S, _reap_group, self.pid)
 
 
 def _started(command: Sequence[str], environment: dict[str, str], cwd: Path) -> tuple["subprocess.Popen[bytes]", int]:
-    """Start a child with its guard; return it, and the end of the guard's pipe that is ours.
+    """Start a child with its guard; return it, and our end of the guard's pipe.
 
-    Python does it by vfork, in half a millisecond. The loop's own way is to fork: that copies the page tables, 5 to 30
-    ms in which no stream moves, and every page that is written afterwards faults once.
+    `subprocess` uses vfork, which takes half a millisecond. The event loop's own way is fork: that copies the page
+    tables, which blocks every stream for 5 to 30 ms, and every page that is written afterwards faults once.
     """
     watched, lifeline = os.pipe()
     try:
@@ -227,7 +215,7 @@ def _started(command: Sequence[str], environment: dict[str, str], cwd: Path) -> 
             env=environment,
             cwd=cwd,
             pass_fds=(watched,),
-            # A Ctrl-C in the terminal is for the gateway, which then ends Codex in its own time.
+            # Ctrl-C in the terminal is for the gateway, which then stops Codex itself.
             start_new_session=True,
         )
     except BaseException:

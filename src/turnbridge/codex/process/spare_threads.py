@@ -1,124 +1,132 @@
-"""Threads that are started before anybody asks for them.
+"""Threads that are started ahead of requests.
 
-To start a thread takes Codex some 8 ms, a quarter of the time to a model's first word. Clients ask with the same model,
-tools and instructions again and again, and until its first item a thread depends on nothing else. So for what has been
-asked for twice, one thread is kept ready, as long as there is room. Clients share that room fairly: nobody's kinds
-drive out those of a client that has fewer.
+Starting a thread takes Codex some 8 ms, a quarter of the time to the first token. Clients repeat the same model, tools
+and instructions, and until its first item a thread depends on nothing else. So for each kind that was requested twice,
+one spare thread is kept while there is room. Clients share the room fairly: the spares of a client with fewer kinds are
+not evicted for those of a client with more. A spare that is not used after all is released.
 """
 
 import asyncio
 import contextlib
 import contextvars
 import hashlib
+from collections.abc import Callable
 
 import msgspec
 
-from turnbridge.codex.process.connection import Connection
+from turnbridge.codex.process.connection import Connection, decode_answer
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.turn.items import JsonObject
 
 START = "thread/start"
-# How many different kinds of threads are kept ready: each takes Codex a megabyte.
+# How many kinds have a spare: each takes Codex a megabyte.
 MOST_SPARES = 8
-# How large the instructions and tools of a thread that is kept ready may be, as JSON: Codex holds them all the time.
+# The largest instructions and tools of a spare, as JSON: Codex keeps them in memory.
 LARGEST_SPARE_BYTES = 256 * 1024
-# How many kinds are remembered, to know which of them come again.
+# How many kinds are counted, to know which of them are requested again.
 MOST_KINDS = 256
-# Codex lets go of a thread that nobody has used for half an hour.
-OLDEST_S = 600.0
 
 
 class ThreadKind:
-    """What a thread is started with."""
+    """What a thread is started with; any client may be given a thread of a kind."""
 
     def __init__(self, client: str, params: JsonObject) -> None:
         self.client = client
-        """For whom; any client may be given a thread of this kind."""
         self.params = params
-        written = msgspec.json.encode(params)
-        self.size = len(written)
-        self.name = hashlib.sha256(written).digest()
-        """Two kinds are the same if this is. It is short, since it is remembered: instructions may be megabytes."""
+        encoded = msgspec.json.encode(params)
+        self.size = len(encoded)
+        # A hash, since instructions may be megabytes.
+        self.name = hashlib.sha256(encoded).digest()
 
 
 class SpareThreads:
     """The spare threads of one app-server."""
 
-    def __init__(self, connection: Connection) -> None:
+    # The instructions and tools of a kind change from time to time; the spare of one that nobody uses is released.
+    max_age_s = 600.0
+
+    def __init__(self, connection: Connection, release: Callable[[str], None], *, most: int = MOST_SPARES) -> None:
+        """`release` takes the id of a thread that nobody uses; `most` is how many kinds have a spare."""
         self._connection = connection
+        self._release = release
+        self._most = most
         self._loop = asyncio.get_running_loop()
         self._kinds: dict[bytes, int] = {}
         self._known: FairShares[bytes] = FairShares(most=MOST_KINDS)
         self._spares: dict[bytes, tuple[float, asyncio.Future[msgspec.Raw]]] = {}
-        self._ready: FairShares[bytes] = FairShares(most=MOST_SPARES)
-        self.unused = 0
-        """Threads that were started ahead and given to nobody, also those that are kept no more."""
+        self._ready: FairShares[bytes] = FairShares(most=most)
 
     def __len__(self) -> int:
         return len(self._spares)
 
     async def take(self, kind: ThreadKind) -> str:
-        """Return the id of a thread of this kind that nobody else has."""
+        """Return the id of an unused thread of this kind."""
         self._kinds[kind.name] = self._kinds.get(kind.name, 0) + 1
         self._known.add(kind.client, kind.name)
-        if (unknown := self._known.excess()) is not None:
-            self._known.remove(unknown)
-            del self._kinds[unknown]
-        started_at, spare = self._forget(kind.name)
-        if spare is not None and self._loop.time() - started_at < OLDEST_S:
-            self.unused -= 1
-            # If it could not be started, the next attempt tells why.
+        if (evicted := self._known.excess()) is not None:
+            self._known.remove(evicted)
+            del self._kinds[evicted]
+        if kind.name in self._spares and self._uses(kind.name) == 0:
+            self._evict(kind.name)
+        if (spare := self._remove(kind.name)) is not None:
+            # If it could not be started, the next attempt raises the reason.
             with contextlib.suppress(GatewayError):
-                return await self._started(spare)
-        return await self._started(self._start(kind))
+                return await self._id(spare)
+        return await self._id(self._connection.send(START, kind.params))
 
     def refill_soon(self, kind: ThreadKind) -> None:
-        """Refill once the client has what is ready for it now."""
-        # In a context of its own: it is not the doing of the request that happens to be served.
+        """Refill after the event loop has sent the client what is ready for it."""
+        # In an empty context: it does not belong to the request that happens to be served.
         self._loop.call_soon(self.refill, kind, context=contextvars.Context())
 
     def refill(self, kind: ThreadKind) -> None:
-        """Start a thread of this kind if it is asked for again and again, none is ready, and there is room for it."""
+        """Start a spare of this kind if it was requested twice, has none, and there is room."""
         if kind.size > LARGEST_SPARE_BYTES or self._kinds.get(kind.name, 0) < 2 or kind.name in self._spares:
             return
         if not self._make_room(kind):
             return
         with contextlib.suppress(GatewayError):
-            self._spares[kind.name] = (self._loop.time(), self._start(kind))
+            self._spares[kind.name] = (self._loop.time(), self._connection.send(START, kind.params))
             self._ready.add(kind.client, kind.name)
-            self.unused += 1
 
     def _make_room(self, kind: ThreadKind) -> bool:
-        """Tell whether there is room for one more; of a full stock, the least worth gives way to what is worth twice.
+        """Evict the least used spare of the client with most spares, for a kind that is used twice as often.
 
-        If less were enough, kinds that come equally often would drive out each other's spares all the time. It is the
-        client with most spares that gives way, to one that has fewer in any case.
+        With a lower threshold, kinds that are used equally often would evict each other all the time. A client with
+        fewer spares evicts in any case.
         """
-        if len(self._spares) < MOST_SPARES:
+        if len(self._spares) < self._most:
             return True
-        least = min(self._spares, key=self._worth)
-        if self._worth(least) > 0:
+        if not self._spares:
+            return False
+        least = min(self._spares, key=self._uses)
+        if self._uses(least) > 0:
             richest = self._ready.richest()
-            least = min(self._ready.entries(richest), key=self._worth)
+            least = min(self._ready.entries(richest), key=self._uses)
             poorer = self._ready.held(kind.client) + 1 < self._ready.held(richest)
-            if not poorer and self._kinds[kind.name] < 2 * self._worth(least):
+            if not poorer and self._kinds[kind.name] < 2 * self._uses(least):
                 return False
-        self._forget(least)
+        self._evict(least)
         return True
 
-    def _forget(self, name: bytes) -> "tuple[float, asyncio.Future[msgspec.Raw] | None]":
+    def _remove(self, name: bytes) -> "asyncio.Future[msgspec.Raw] | None":
         self._ready.remove(name)
-        return self._spares.pop(name, (0.0, None))
+        return self._spares.pop(name, (0.0, None))[1]
 
-    def _worth(self, name: bytes) -> int:
-        """Return how often this kind was asked for; nothing if its spare has grown too old to be used."""
+    def _evict(self, name: bytes) -> None:
+        if (spare := self._remove(name)) is not None:
+            spare.add_done_callback(self._release_started)
+
+    def _release_started(self, answer: "asyncio.Future[msgspec.Raw]") -> None:
+        with contextlib.suppress(GatewayError):  # What was never started needs no release.
+            self._release(decode_answer(answer.result(), START, schema.ThreadStartResult).thread.id)
+
+    def _uses(self, name: bytes) -> int:
+        """Return how often this kind was requested; 0 if its spare has expired."""
         started_at, _ = self._spares[name]
-        return self._kinds.get(name, 0) if self._loop.time() - started_at < OLDEST_S else 0
+        return self._kinds.get(name, 0) if self._loop.time() - started_at < self.max_age_s else 0
 
-    def _start(self, kind: ThreadKind) -> asyncio.Future[msgspec.Raw]:
-        return self._connection.send(START, kind.params)
-
-    async def _started(self, answer: asyncio.Future[msgspec.Raw]) -> str:
+    async def _id(self, answer: asyncio.Future[msgspec.Raw]) -> str:
         return (await self._connection.answered(answer, START, schema.ThreadStartResult)).thread.id

@@ -1,15 +1,17 @@
 """A `TurnRequest` → the parameters of `thread/start`, `thread/inject_items` and `turn/start`.
 
-The recipe below is what keeps Codex from adding anything of its own, and from acting on this machine.
+The recipe keeps Codex from adding anything of its own and from acting on this machine: no tool of its own is enabled,
+and every request for approval or input is declined.
 """
 
 from collections.abc import Container, Iterable
-from typing import assert_never
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never
 
 from turnbridge.codex.protocol.messages import UNWANTED_NOTIFICATIONS
-from turnbridge.codex.protocol.permissions import STRICT, HostRules
-from turnbridge.codex.protocol.tools import NO_NAMESPACE, ToolNames, dynamic_tools
-from turnbridge.turn.errors import BackendUnavailable, InternalFault
+from turnbridge.codex.protocol.tool_names import ToolNames
+from turnbridge.codex.protocol.tools import dynamic_tools
+from turnbridge.turn.errors import InternalFault
 from turnbridge.turn.items import (
     FilePart,
     FunctionCall,
@@ -23,27 +25,14 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
+    custom_input,
+    replace,
 )
-from turnbridge.turn.request import JsonOfSchema, TurnRequest, WebSearch
+from turnbridge.turn.request import JsonOfSchema, TurnRequest, tool_key
 
 # Larger than any history, so that Codex neither cuts tool outputs nor compacts: the provider says what is too long.
 NO_LIMIT = 10_000_000
 NO_WINDOW = 100_000_000
-
-# What each model of the catalogue must not bring along: tools of Codex's own, and its ways of shortening.
-CATALOG_OVERRIDES: JsonObject = {
-    "multi_agent_version": None,
-    "experimental_supported_tools": [],
-    "supports_search_tool": False,
-    "apply_patch_tool_type": None,
-    "default_verbosity": None,
-    "truncation_policy": {"mode": "tokens", "limit": NO_LIMIT},
-    "context_window": NO_WINDOW,
-    "max_context_window": NO_WINDOW,
-}
-
-# With these, the newest models call functions one by one like all others, and not from scripts of their own.
-DIRECT_TOOLS: JsonObject = {"tool_mode": None, "use_responses_lite": False}
 
 SWITCHED_OFF = (
     "apps",
@@ -77,17 +66,50 @@ THREAD_CONFIG: JsonObject = {
     "tool_output_token_limit": NO_LIMIT,
 }
 
-
 # At process start, since Codex does these things before there is a thread: it looks for plugins with git and on three
 # hosts, opens a connection to the user's apps, and reports each thread.
 PROCESS_OVERRIDES = (*(f"features.{name}=false" for name in SWITCHED_OFF), "analytics.enabled=false")
 
 
-def initialize_params(version: str, *, opt_out: bool = True, wanted: Container[str] = ()) -> JsonObject:
-    """Return the handshake: who we are, and which notifications we do not want, if Codex can be told so.
+Sandbox: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
+ApprovalPolicy: TypeAlias = Literal["untrusted", "on-request", "never"]
 
-    Those that are `wanted` are not among them: older versions tell there what others tell better elsewhere.
-    """
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRules:
+    """What Codex may do on this machine, in Codex's own words."""
+
+    sandbox: Sandbox = "read-only"
+    approval_policy: ApprovalPolicy = "never"
+    """When Codex asks for approval; every such request is declined."""
+    apply_patch: bool = False
+    """Whether the v1 dialect asks for the tool that changes files."""
+    plain_messages: bool = False
+    """Whether the v1 dialect sends messages instead of turns, which carry no settings of their own."""
+
+    @property
+    def strict(self) -> bool:
+        """Tell whether tools that Codex keeps enabled can change nothing here."""
+        return self.sandbox == "read-only" and self.approval_policy == "never" and not self.apply_patch
+
+
+STRICT = HostRules()
+
+DECLINED = "Nobody can answer here: this model is used through an API."
+DECLINES: dict[str, Json] = {
+    "item/commandExecution/requestApproval": {"decision": "decline"},
+    "item/fileChange/requestApproval": {"decision": "decline"},
+    "item/permissions/requestApproval": {"permissions": {}},
+    "item/tool/requestUserInput": {"answers": {}},
+    "item/tool/call": {"contentItems": [{"type": "inputText", "text": DECLINED}], "success": False},
+    "mcpServer/elicitation/request": {"action": "decline"},
+    "applyPatchApproval": {"decision": {"denied": {"rejection": DECLINED}}},
+    "execCommandApproval": {"decision": {"denied": {"rejection": DECLINED}}},
+}
+
+
+def initialize_params(version: str, *, opt_out: bool = True, wanted: Container[str] = ()) -> JsonObject:
+    """Return the handshake, with an opt-out of all unused notifications but the `wanted` ones where Codex has one."""
     capabilities: JsonObject = {"experimentalApi": True}
     if opt_out:
         capabilities["optOutNotificationMethods"] = [name for name in UNWANTED_NOTIFICATIONS if name not in wanted]
@@ -97,28 +119,24 @@ def initialize_params(version: str, *, opt_out: bool = True, wanted: Container[s
     }
 
 
-def bare_catalog(catalog: JsonObject, *, direct_tools: bool) -> JsonObject:
-    """Return Codex's model catalogue without the extras that each model brings along."""
-    overrides = {**CATALOG_OVERRIDES, **(DIRECT_TOOLS if direct_tools else {})}
-    models = catalog.get("models")
-    if not isinstance(models, list):
-        raise BackendUnavailable("`codex debug models` printed no list of models.")
-    return {**catalog, "models": [{**model, **overrides} for model in models if isinstance(model, dict)]}
-
-
 def thread_config(request: TurnRequest) -> JsonObject:
-    """Return the settings of a thread: everything of Codex's own is off, except what the client asks for."""
+    """Return the settings of a thread: all of Codex's own features are off, except what the client asks for."""
     config = dict(THREAD_CONFIG)
     if request.spec.verbosity is not None:
         config["model_verbosity"] = request.spec.verbosity
-    if request.spec.web_search is not None:
-        config["web_search"] = "live" if request.spec.web_search.live else "cached"
-        config["tools"] = {**NO_TOOLS, "web_search": _web_search(request.spec.web_search)}
+    if (wanted := request.spec.web_search) is not None:
+        options: JsonObject = {
+            "context_size": wanted.context_size,
+            "allowed_domains": list(wanted.allowed_domains) or None,
+            "location": dict(wanted.location) or None,
+        }
+        config["web_search"] = "live" if wanted.live else "cached"
+        config["tools"] = {**NO_TOOLS, "web_search": _present(options)}
     return config
 
 
 def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules = STRICT) -> JsonObject:
-    """Return a thread that holds nothing but the client's instructions and tools."""
+    """Return a thread with the client's instructions and tools, and nothing else."""
     return {
         "model": request.spec.model,
         "baseInstructions": request.spec.instructions or "",
@@ -134,103 +152,119 @@ def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules
 
 def turn_start_params(thread_id: str, request: TurnRequest) -> JsonObject:
     """Return a turn that continues from the injected items."""
-    params: JsonObject = {"threadId": thread_id, "input": []}
-    if request.spec.effort is not None:
-        params["effort"] = request.spec.effort
-    if request.spec.summary is not None:
-        params["summary"] = request.spec.summary
-    if request.spec.service_tier is not None:
-        params["serviceTier"] = request.spec.service_tier
-    if isinstance(request.spec.output, JsonOfSchema) and request.spec.output.enforced:
-        params["outputSchema"] = request.spec.output.schema
-    if request.metadata:
-        params["responsesapiClientMetadata"] = dict(request.metadata)
-    return params
+    optional: JsonObject = {
+        "effort": request.spec.effort,
+        "summary": request.spec.summary,
+        "serviceTier": request.spec.service_tier,
+        "outputSchema": output_schema(request),
+        "responsesapiClientMetadata": dict(request.metadata) or None,
+    }
+    return {"threadId": thread_id, "input": [], **_present(optional)}
+
+
+def output_schema(request: TurnRequest) -> JsonObject | None:
+    """Return the schema of the answer, if the provider can enforce it."""
+    output = request.spec.output
+    return output.schema if isinstance(output, JsonOfSchema) and output.enforced else None
 
 
 def tool_output(output: str | tuple[Part, ...]) -> JsonObject:
     """Return the answer to `item/tool/call`."""
     parts: tuple[Part, ...] = (TextPart(text=output),) if isinstance(output, str) else output
-    content: list[Json] = []
-    for part in parts:
-        match part:
-            case TextPart():
-                content.append({"type": "inputText", "text": part.text})
-            case ImagePart():
-                content.append({"type": "inputImage", "imageUrl": part.url})
-            case FilePart():
-                raise InternalFault("A file reached Codex without having been turned into text.")
-            case _:
-                assert_never(part)
+    content: list[Json] = [
+        {"type": "inputText", "text": part.text}
+        if isinstance(part, TextPart)
+        else {"type": "inputImage", "imageUrl": image_of(part).url}
+        for part in parts
+    ]
     return {"contentItems": content, "success": True}
 
 
-def inject_items_params(thread_id: str, items: Iterable[Item], names: ToolNames) -> JsonObject:
-    """Return the history as raw Responses items."""
-    return {"threadId": thread_id, "items": [raw_item(item, names) for item in items]}
-
-
-def raw_item(item: Item, names: ToolNames) -> Json:
-    """Return one item as the Responses API writes it."""
-    match item:
-        case Message():
-            text_type = "output_text" if item.role == "assistant" else "input_text"
-            content: list[Json] = [_raw_part(part, text_type=text_type) for part in item.parts]
-            return _with_id(item.id, {"type": "message", "role": item.role, "content": content}, phase=item.phase)
-        case Reasoning():
-            summary: list[Json] = [{"type": "summary_text", "text": text} for text in item.summary]
-            raw: JsonObject = {"type": "reasoning", "summary": summary}
-            if item.content is not None:
-                raw["content"] = [{"type": "reasoning_text", "text": text} for text in item.content]
-            return _with_id(item.id, raw, encrypted_content=item.encrypted)
-        case FunctionCall():
-            call: JsonObject = {"type": "function_call", "call_id": item.call_id, "arguments": item.arguments}
-            return _with_id(item.id, call, **_function(item.name, item.namespace, names))
-        case FunctionCallOutput():
-            output: Json = (
-                item.output
-                if isinstance(item.output, str)
-                else [_raw_part(part, text_type="input_text") for part in item.output]
-            )
-            kind = "custom_tool_call_output" if item.custom else "function_call_output"
-            made: JsonObject = {"type": kind, "call_id": item.call_id, "output": output}
-            return _with_id(item.id, made, **_function(item.name, item.namespace, names))
-        case RawItem():
-            return item.item
-        case _:
-            assert_never(item)
-
-
-def _web_search(wanted: WebSearch) -> JsonObject:
-    search: JsonObject = {}
-    if wanted.context_size is not None:
-        search["context_size"] = wanted.context_size
-    if wanted.allowed_domains:
-        search["allowed_domains"] = list(wanted.allowed_domains)
-    if wanted.location:
-        search["location"] = dict(wanted.location)
-    return search
-
-
-def _raw_part(part: Part, *, text_type: str) -> Json:
+def image_of(part: ImagePart | FilePart) -> ImagePart:
+    """Return a part that is no text: an image, since files have become text before a turn starts."""
     match part:
-        case TextPart():
-            return {"type": text_type, "text": part.text}
         case ImagePart():
-            image: JsonObject = {"type": "input_image", "image_url": part.url}
-            return image if part.detail is None else {**image, "detail": part.detail}
+            return part
         case FilePart():
             raise InternalFault("A file reached Codex without having been turned into text.")
         case _:
             assert_never(part)
 
 
-def _function(name: str | None, namespace: str | None, names: ToolNames) -> dict[str, str | None]:
-    """Return which function an item is about; those in a namespace are not among the ones renamed for Codex."""
-    renamed = names.to_codex(name) if name is not None and namespace in NO_NAMESPACE else name
-    return {"name": renamed, "namespace": namespace}
+def inject_items_params(thread_id: str, items: Iterable[Item], names: ToolNames) -> JsonObject:
+    """Return the history as raw Responses items."""
+    shown = list(items)
+    functions = {item.call_id for item in shown if isinstance(item, FunctionCall) and not _is_free_form(item, names)}
+    return {"threadId": thread_id, "items": [raw_item(_like_its_call(item, functions), names) for item in shown]}
 
 
-def _with_id(item_id: str | None, item: JsonObject, **optional: str | None) -> JsonObject:
-    present: JsonObject = {key: value for key, value in optional.items() if value is not None}
-    return {**item, **present} if item_id is None else {**item, "id": item_id, **present}
+def _like_its_call(item: Item, functions: Container[str]) -> Item:
+    """Return an item, or the output of a custom tool as that of the function as which its call is shown."""
+    if isinstance(item, FunctionCallOutput) and item.custom and item.call_id in functions:
+        return replace(item, custom=False, id=_id_of("fco", item))
+    return item
+
+
+def _is_free_form(call: FunctionCall, names: ToolNames) -> bool:
+    """Tell whether a call is shown as one of a custom tool: those that are declared now are functions to the model."""
+    return call.custom and not names.is_custom(tool_key(call.name, call.namespace))
+
+
+def raw_item(item: Item, names: ToolNames) -> Json:
+    """Return one item as the Responses API writes it."""
+    raw: JsonObject
+    match item:
+        case Message():
+            text_type = "output_text" if item.role == "assistant" else "input_text"
+            content: list[Json] = [_raw_part(part, text_type=text_type) for part in item.parts]
+            raw = {"type": "message", "role": item.role, "content": content, "id": item.id, "phase": item.phase}
+        case Reasoning():
+            summary: list[Json] = [{"type": "summary_text", "text": text} for text in item.summary]
+            raw = {"type": "reasoning", "summary": summary, "id": item.id, "encrypted_content": item.encrypted}
+            if item.content is not None:
+                raw["content"] = [{"type": "reasoning_text", "text": text} for text in item.content]
+        case FunctionCall():
+            if _is_free_form(item, names):
+                raw = {"type": "custom_tool_call", "call_id": item.call_id, "input": custom_input(item.arguments)}
+                raw |= {"name": item.name, "namespace": item.namespace, "id": _id_of("ctc", item)}
+            else:
+                raw = {"type": "function_call", "call_id": item.call_id, "arguments": item.arguments}
+                raw["id"] = _id_of("fc", item) if item.custom else item.id
+                raw |= _function(item.name, item.namespace, names)
+        case FunctionCallOutput():
+            parts = item.output
+            output: Json = (
+                parts if isinstance(parts, str) else [_raw_part(part, text_type="input_text") for part in parts]
+            )
+            kind = "custom_tool_call_output" if item.custom else "function_call_output"
+            raw = {"type": kind, "call_id": item.call_id, "output": output, "id": item.id}
+            raw |= _function(item.name, item.namespace, names)
+        case RawItem():
+            return item.item
+        case _:
+            assert_never(item)
+    return _present(raw)
+
+
+def _raw_part(part: Part, *, text_type: str) -> Json:
+    if isinstance(part, TextPart):
+        return {"type": text_type, "text": part.text}
+    image = image_of(part)
+    return _present({"type": "input_image", "image_url": image.url, "detail": image.detail})
+
+
+def _id_of(prefix: str, item: Item) -> str | None:
+    """Return an item's id, if it is of the kind as which the item is shown: the provider refuses another one's."""
+    return item.id if item.id is not None and item.id.startswith(prefix) else None
+
+
+def _function(name: str | None, namespace: str | None, names: ToolNames) -> JsonObject:
+    """Return the function that an item is about, by the names that the model knows."""
+    if name is None:
+        return {"namespace": namespace}
+    renamed, renamed_namespace = names.call_to_codex(name, namespace)
+    return {"name": renamed, "namespace": renamed_namespace}
+
+
+def _present(fields: JsonObject) -> JsonObject:
+    return {key: value for key, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Codex's `codexErrorInfo` and messages to our errors: the one table."""
+"""Codex's `codexErrorInfo` and messages → `GatewayError`s."""
 
 import re
 from collections.abc import Callable
@@ -17,24 +17,22 @@ DEFAULT_RETRY_AFTER_S = 5.0
 # Several clients recognise an overflow only by OpenAI's words; LiteLLM, and so Aider, by all of them up to `is`.
 CONTEXT_WORDS = "This model's maximum context length is exceeded by the input."
 
-# How Codex tells that the provider's answer broke off.
+# How Codex's messages begin.
 BROKEN_STREAM = "stream disconnected"
-# How Codex tells that the provider cut the answer off.
 INCOMPLETE = "Incomplete response returned"
-# How Codex tells that it cannot even reach the provider.
 UNREACHABLE = "Connection failed"
-# How Codex tells that no WebSocket could be opened in time.
+# No WebSocket could be opened in time.
 TIMED_OUT = "request timed out"
-# How Codex tells that the variable with the provider's key is not set.
+# The variable with the provider's key is not set.
 KEY_MISSING = "Missing environment variable"
-# How Codex tells of defects of its own.
+# Defects of Codex itself.
 DEFECTS = ("internal error", "Fatal error")
-# How Codex tells of a rate limit while it retries.
+# A rate limit, while Codex retries.
 RATE_LIMITED = "rate limit exceeded"
 
-LOGIN_HELP = "Run `codex login` as the user who runs Turnbridge, then try again."
+LOGIN_HELP = "Run `turnbridge login` as the user who runs Turnbridge, then try again."
 
-# How older versions tell a status that they know no name for.
+# How older versions report a status without a name.
 _UNEXPECTED_STATUS = re.compile(r"unexpected status (\d{3})\b")
 _TRY_AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)? ?(?:ms|s|m|h) ?)+)", re.IGNORECASE)
 _AMOUNTS = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
@@ -97,7 +95,7 @@ BY_OPENING: dict[str, Make] = {
     KEY_MISSING: _key_missing,
     **dict.fromkeys(DEFECTS, errors.BackendLost),
 }
-"""What Codex says itself has no name, or one that stands for many things."""
+"""Codex's own messages have no name, or one that stands for many things."""
 
 BY_NAME: dict[str, Make] = {
     "contextWindowExceeded": _context_too_long,
@@ -135,27 +133,20 @@ BY_STATUS: dict[int, Make] = {
 
 
 def gateway_error(error: TurnError) -> GatewayError:
-    """Return what a failed turn means for the client."""
+    """Return the client's error for a failed turn."""
     name, status = _name_and_status(error.codex_error_info)
-    if status in BY_STATUS:
-        return BY_STATUS[status](error.message)
-    if (make := _by_opening(error.message)) is not None:
-        return make(error.message)
-    if name in BY_NAME:
-        return BY_NAME[name](error.message)
-    return _from_message(error.message, is_other=name == "other")
+    make = BY_STATUS.get(status or 0) or _by_opening(error.message) or BY_NAME.get(name or "")
+    return make(error.message) if make else _from_message(error.message, is_other=name == "other")
 
 
 def attempt_error(error: TurnError) -> GatewayError:
-    """Return what a failed attempt means for the client, if Codex is not left to make another.
+    """Return the client's error for the last failed attempt of a turn.
 
     Codex names all of them `responseStreamDisconnected`, so only the status and the reason count.
     """
     reason = error.additional_details or error.message
     _, status = _name_and_status(error.codex_error_info)
-    if status in BY_STATUS:
-        return BY_STATUS[status](reason)
-    if (make := _by_opening(reason)) is not None:
+    if make := BY_STATUS.get(status or 0) or _by_opening(reason):
         return make(reason)
     if reason.startswith(RATE_LIMITED) or wait_named_in(reason) is not None:
         return _rate_limited(reason)
@@ -168,12 +159,9 @@ def _by_opening(message: str) -> Make | None:
 
 def incomplete_reason(error: TurnError) -> IncompleteReason | None:
     """Return why the provider cut the answer off, if that is what the error says."""
-    _, _, reason = error.message.partition(f"{INCOMPLETE}, reason: ")
-    match reason.strip():
-        case "max_output_tokens":
-            return "max_output_tokens"
-        case "content_filter":
-            return "content_filter"
+    match error.message.partition(f"{INCOMPLETE}, reason: ")[2].strip():
+        case "max_output_tokens" | "content_filter" as reason:
+            return reason
         case _:
             return None
 
@@ -187,15 +175,12 @@ def wait_named_in(message: str) -> float | None:
 
 
 def _name_and_status(info: msgspec.Raw) -> tuple[str | None, int | None]:
-    """Read `"name"` or `{"name": {"httpStatusCode": 429}}`; anything else is an info we do not know."""
+    """Read `"name"` or `{"name": {"httpStatusCode": 429}}`; anything else is unknown."""
     value = msgspec.json.decode(info)
-    if isinstance(value, str):
-        return value, None
     if isinstance(value, dict) and len(value) == 1:
         name, details = next(iter(value.items()))
-        status = details.get("httpStatusCode") if isinstance(details, dict) else None
-        return name, status
-    return None, None
+        return name, details.get("httpStatusCode") if isinstance(details, dict) else None
+    return (value, None) if isinstance(value, str) else (None, None)
 
 
 def _from_message(message: str, *, is_other: bool) -> GatewayError:

@@ -12,12 +12,11 @@ RequestId: TypeAlias = int | str
 T = TypeVar("T")
 Shape_co = TypeVar("Shape_co", covariant=True)
 
-# The longest line is the echo of a request: what the client sent, what is kept of the conversation before it, and what
-# was fetched for it, which `engine.media_items` holds to half of this.
+# The longest line is the echo of a request: the client's body, the stored conversation before it, and fetched media,
+# which `engine.media_items` limits to half of this.
 LONGEST_LINE_BYTES = 256 * 1024 * 1024
 
-
-# How Codex says that a call failed by no fault of the caller's.
+# The code of an error that is not the caller's fault.
 INTERNAL_ERROR = -32603
 
 
@@ -59,7 +58,7 @@ def decode_as(shape: type[T], raw: msgspec.Raw) -> T:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Tell whether all of it is text: what is not decoded at once is not looked at by the decoder."""
+    """Tell whether data is UTF-8: msgspec does not validate what it does not decode."""
     if data.isascii():
         return True
     try:
@@ -75,10 +74,9 @@ class _Notified(Protocol[Shape_co]):
 
 
 class Notifications(Generic[Shape_co]):
-    """Reads lines that are all notifications of a known kind, in one go.
+    """Decodes lines that are all notifications of known methods, in one pass.
 
-    Nearly every line is; to read them one by one, and first what each is and then what it says, takes three times as
-    long.
+    Nearly every line is one. Decoding them one by one, and each in two steps, takes three times as long.
     """
 
     def __init__(self, shapes: Mapping[str, type[Shape_co]]) -> None:
@@ -86,10 +84,10 @@ class Notifications(Generic[Shape_co]):
             msgspec.defstruct(f"Notified{shape.__name__}", [("params", shape)], tag_field="method", tag=method)
             for method, shape in shapes.items()
         ]
-        self._decoder: msgspec.json.Decoder[_Notified[Shape_co]] = msgspec.json.Decoder(Union[tuple(lines)])  # noqa: UP007 - It is known only now.
+        self._decoder: msgspec.json.Decoder[_Notified[Shape_co]] = msgspec.json.Decoder(Union[tuple(lines)])  # noqa: UP007 - It is dynamic.
 
     def read(self, lines: bytes) -> list[Shape_co] | None:
-        """Return what lines tell; None if one is something else, or broken: `decode_line` and its reader say which."""
+        """Return the parameters of all lines; None if one of them is something else, or broken."""
         if not is_utf8(lines):
             return None
         try:
@@ -99,41 +97,41 @@ class Notifications(Generic[Shape_co]):
 
 
 def encode_request(request_id: RequestId, method: str, params: Json) -> bytes:
-    """Return the line that asks Codex for `method`."""
+    """Return the line of a request."""
     return _encoder.encode({"id": request_id, "method": method, "params": params}) + b"\n"
 
 
 def encode_notification(method: str) -> bytes:
-    """Return the line that tells Codex something without an answer."""
+    """Return the line of a notification."""
     return _encoder.encode({"method": method}) + b"\n"
 
 
 def encode_result(request_id: RequestId, result: Json) -> bytes:
-    """Return the line that answers a request of Codex's."""
+    """Return the line of an answer."""
     return _encoder.encode({"id": request_id, "result": result}) + b"\n"
 
 
 def encode_refusal(request_id: RequestId, message: str) -> bytes:
-    """Return the line that refuses a request of Codex's."""
+    """Return the line of an error answer."""
     method_not_found = -32601
     return _encoder.encode({"id": request_id, "error": {"code": method_not_found, "message": message}}) + b"\n"
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines, whatever the chunks; gives up a stream whose line does not end."""
+    """Splits a byte stream into lines; stops at a line that is too long."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._held = 0
         self.endless = False
-        """Whether a line has grown past all bounds; nothing more is read then."""
+        """Whether a line was too long; nothing more is read then."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes, without their newlines and without blank ones."""
         return [line for line in self.whole(data).split(b"\n") if line]
 
     def whole(self, data: bytes) -> bytes:
-        """Return the same lines as they are, in one piece."""
+        """Return the same lines unsplit."""
         if self.endless:
             return b""
         end = data.rfind(b"\n") + 1

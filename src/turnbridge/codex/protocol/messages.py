@@ -1,7 +1,4 @@
-"""The app-server messages that we read. A test holds each against the pinned binary's own JSON schema.
-
-What Codex sends and we do not use is neither named nor decoded here.
-"""
+"""The app-server messages that the gateway reads; a test checks each against the pinned binary's own JSON schema."""
 
 from typing import TypeAlias
 
@@ -9,7 +6,7 @@ import msgspec
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel"):
-    """A message part in Codex's camelCase; fields that we do not name are skipped."""
+    """A part of a message, in Codex's camelCase; fields without a name here are skipped."""
 
 
 class TurnError(Wire, frozen=True):
@@ -31,7 +28,7 @@ class TokenUsage(Wire, frozen=True):
 
 
 class ThreadItem(Wire, frozen=True):
-    """The head of an item of Codex's own kinds; messages carry `phase`."""
+    """The common fields of Codex's own items; messages have a `phase`."""
 
     type: str
     id: str = ""
@@ -46,64 +43,57 @@ class TurnRef(Wire, frozen=True):
     error: TurnError | None = None
 
 
-class ItemStarted(Wire, frozen=True):
-    """`item/started`"""
+class InTurn(Wire, frozen=True):
+    """What every notification about a turn names."""
 
     thread_id: str
     turn_id: str
+
+
+class ItemStarted(InTurn, frozen=True):
+    """`item/started`"""
+
     item: ThreadItem
 
 
-class AgentMessageDelta(Wire, frozen=True):
+class AgentMessageDelta(InTurn, frozen=True):
     """`item/agentMessage/delta`"""
 
-    thread_id: str
-    turn_id: str
     item_id: str
     delta: str
 
 
-class SummaryTextDelta(Wire, frozen=True):
+class SummaryTextDelta(InTurn, frozen=True):
     """`item/reasoning/summaryTextDelta`"""
 
-    thread_id: str
-    turn_id: str
     item_id: str
     summary_index: int
     delta: str
 
 
-class ReasoningTextDelta(Wire, frozen=True):
+class ReasoningTextDelta(InTurn, frozen=True):
     """`item/reasoning/textDelta`"""
 
-    thread_id: str
-    turn_id: str
     item_id: str
     content_index: int
     delta: str
 
 
-class RawItemCompleted(Wire, frozen=True):
-    """`rawResponseItem/completed`: an item as the provider sent it, or as we injected it."""
+class RawItemCompleted(InTurn, frozen=True):
+    """`rawResponseItem/completed`: an item as the provider sent it, or as the gateway injected it."""
 
-    thread_id: str
-    turn_id: str
     item: msgspec.Raw
 
 
-class RawResponseCompleted(Wire, frozen=True):
-    """`rawResponse/completed`: one model call is over, with its exact usage."""
+class RawResponseCompleted(InTurn, frozen=True):
+    """`rawResponse/completed`: the end of one model call, with its exact usage."""
 
-    thread_id: str
-    turn_id: str
     usage: TokenUsage | None = None
 
 
-class ErrorReported(Wire, frozen=True):
+class ErrorReported(InTurn, frozen=True):
     """`error`"""
 
-    thread_id: str
-    turn_id: str
     error: TurnError
     will_retry: bool
 
@@ -115,17 +105,15 @@ class TurnCompleted(Wire, frozen=True):
     turn: TurnRef
 
 
-class ToolCallAsked(Wire, frozen=True):
-    """`item/tool/call`: a request of Codex's, to be answered with the output of a client's function."""
+class ToolCallAsked(InTurn, frozen=True):
+    """`item/tool/call`: Codex's request for the output of a client's function."""
 
-    thread_id: str
-    turn_id: str
     call_id: str
     tool: str
     arguments: msgspec.Raw
     namespace: str | None = None
     request_id: int | str = 0
-    """The JSON-RPC id to answer under; not part of the parameters."""
+    """The JSON-RPC id of the request; not part of the parameters."""
 
 
 Notification: TypeAlias = (
@@ -150,28 +138,54 @@ NOTIFICATIONS: dict[str, type[Notification]] = {
     "turn/completed": TurnCompleted,
 }
 
-# Notifications that Codex would send and that nobody here reads: it is told at the handshake to keep them.
+
+class CompletedItem(Wire, frozen=True):
+    """The fields of a completed item that are read, whatever its type."""
+
+    type: str
+    id: str = ""
+    text: str = ""
+    summary: msgspec.Raw = msgspec.Raw(b"[]")
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+    query: str | None = None
+
+
+class ItemCompleted(InTurn, frozen=True):
+    """`item/completed`"""
+
+    item: CompletedItem
+
+
+class ThreadUsage(Wire, frozen=True):
+    """The tokens of a thread so far."""
+
+    total: TokenUsage
+
+
+class TokenUsageUpdated(InTurn, frozen=True):
+    """`thread/tokenUsage/updated`: sent after each model call, and again whenever the plan's limits change."""
+
+    token_usage: ThreadUsage
+
+
+OlderNotification: TypeAlias = ItemCompleted | TokenUsageUpdated
+
+# Read only where Codex does not report the end of a model call.
+OLDER_NOTIFICATIONS: dict[str, type[OlderNotification]] = {
+    "item/completed": ItemCompleted,
+    "thread/tokenUsage/updated": TokenUsageUpdated,
+}
+
+Note: TypeAlias = Notification | OlderNotification | ToolCallAsked
+"""Anything that Codex reports or asks about a thread."""
+
+# The handshake opts out of these: Codex would send them, and nobody reads them.
 UNWANTED_NOTIFICATIONS = (
-    "account/rateLimits/updated",
-    "account/updated",
-    "app/list/updated",
-    "configWarning",
-    "deprecationNotice",
-    "item/completed",
-    "item/reasoning/summaryPartAdded",
-    "mcpServer/startupStatus/updated",
-    "remoteControl/status/changed",
-    "skills/changed",
-    "thread/closed",
-    "thread/name/updated",
-    "thread/settings/updated",
-    "thread/started",
-    "thread/status/changed",
-    "thread/tokenUsage/updated",
-    "turn/diff/updated",
-    "turn/plan/updated",
-    "turn/started",
-    "warning",
+    *("account/rateLimits/updated", "account/updated", "app/list/updated", "configWarning", "deprecationNotice"),
+    *("item/completed", "item/reasoning/summaryPartAdded", "mcpServer/startupStatus/updated"),
+    *("remoteControl/status/changed", "skills/changed", "thread/closed", "thread/name/updated"),
+    *("thread/settings/updated", "thread/started", "thread/status/changed", "thread/tokenUsage/updated"),
+    *("turn/diff/updated", "turn/plan/updated", "turn/started", "warning"),
 )
 
 
@@ -184,7 +198,7 @@ class RawPart(msgspec.Struct, frozen=True):
 
 
 class RawItem(msgspec.Struct, frozen=True):
-    """The fields of a raw Responses item that we read, whatever its type."""
+    """The fields of a raw Responses item that are read, whatever its type."""
 
     type: str
     id: str | None = None
@@ -207,8 +221,6 @@ class RawItem(msgspec.Struct, frozen=True):
 
 
 class ThreadRef(Wire, frozen=True):
-    """A thread."""
-
     id: str
 
 
@@ -225,8 +237,6 @@ class TurnStartResult(Wire, frozen=True):
 
 
 class Account(Wire, frozen=True):
-    """Who is logged in."""
-
     type: str
 
 
@@ -238,15 +248,11 @@ class AccountReadResult(Wire, frozen=True):
 
 
 class RateLimitWindow(Wire, frozen=True):
-    """One window of the plan's quota."""
-
     used_percent: int
     resets_at: int | None = None
 
 
 class RateLimits(Wire, frozen=True):
-    """The plan's quota windows."""
-
     primary: RateLimitWindow | None = None
     secondary: RateLimitWindow | None = None
 
@@ -289,11 +295,37 @@ class ModelListResult(Wire, frozen=True):
     data: list[ListedModel]
 
 
+class ConfiguredProvider(Wire, frozen=True):
+    """A provider of the user's configuration."""
+
+    supports_websockets: bool | None = msgspec.field(default=None, name="supports_websockets")
+
+
 class ConfiguredModel(Wire, frozen=True):
-    """The part of `config/read` that names the model."""
+    """The part of `config/read` about the model and its provider."""
 
     model: str | None = None
     model_reasoning_effort: str | None = msgspec.field(default=None, name="model_reasoning_effort")
+    model_provider: str | None = msgspec.field(default=None, name="model_provider")
+    model_providers: dict[str, ConfiguredProvider] = msgspec.field(default_factory=dict, name="model_providers")
+
+    @property
+    def over_websocket(self) -> bool:
+        """Tell whether Codex reaches the provider over WebSocket: its built-in one, and those configured so."""
+        provider = self.model_providers.get(self.model_provider or "")
+        return self.model_provider in (None, "openai") if provider is None else provider.supports_websockets is True
+
+
+class ProcessDiagnostics(Wire, frozen=True):
+    """The memory of an app-server."""
+
+    resident_memory_bytes: int | None = None
+
+
+class DiagnosticsResult(Wire, frozen=True):
+    """The answer to `server/diagnostics`, or to another probe, which tells no memory."""
+
+    process: ProcessDiagnostics = ProcessDiagnostics()
 
 
 class ConfigReadResult(Wire, frozen=True):

@@ -1,6 +1,7 @@
-"""The gateway's own keys: every route asks for one, except those that say whether the gateway is well.
+"""The gateway's own keys, and throttling of those who guess them.
 
-A request's client is resolved here, once; nothing after it holds a key.
+Every route asks for a key, except those that say whether the gateway is well. A request's client is resolved here,
+once; nothing after it holds a key.
 
 No right depends on where a request comes from: behind a reverse proxy on this machine, everybody seems to be here.
 
@@ -10,16 +11,16 @@ The open routes ask for the key too when they are reached under a name that is n
 
 import hashlib
 import hmac
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from turnbridge.turn.errors import InvalidApiKey, RateLimited
-from turnbridge.web.dialect import OPENAI
-from turnbridge.web.http import header_value
-from turnbridge.web.middleware.access_log import Client, context_of
-from turnbridge.web.middleware.key_throttle import KeyBrake
-from turnbridge.web.server.peers import address_of, names_us
+from turnbridge.web.http import header_value, is_loopback, names_us, network_of
+from turnbridge.web.middleware.observability import Client, context_of
 
 MASKABLE_LENGTH = 12
 """Of a key at least this long, the five characters that `masked` shows say nothing useful about the rest."""
@@ -35,89 +36,117 @@ NAME_DIGITS = 8
 HOST_ECHO_LIMIT = 100
 """The refusal repeats the host, since a proxy in between may have set it."""
 
+# A misconfigured client sends a few before somebody notices.
+MOST_WRONG_KEYS = 20
+# How long wrong keys count, and so the longest time for which a peer is throttled.
+WINDOW_S = 60.0
+# Peers with wrong keys, and pairs of a peer and a valid key; the oldest are evicted.
+MOST_REMEMBERED = 4096
+TOO_MANY = "Too many wrong keys came from this address. Check the key, and try again later."
+
+
+@dataclass(slots=True)
+class _Guesses:
+    ends_at: float
+    count: int = 0
+
+
+class KeyBrake:
+    """Counts wrong keys per peer.
+
+    A valid key that this peer has used before is always accepted, so that clients behind the same address are not
+    affected. From loopback every valid key is, since a reverse proxy there serves all clients, new ones included.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._wrong: OrderedDict[str, _Guesses] = OrderedDict()
+        self._right: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def judge(self, address: str, client: str | None) -> None:
+        """Count a peer's key, which is wrong if `client` is None; raises `RateLimited` after too many wrong ones."""
+        network = network_of(address)
+        trusted = client is not None and (is_loopback(address) or (network, client) in self._right)
+        guesses = self._wrong.get(network)
+        if guesses is not None and guesses.count >= MOST_WRONG_KEYS and not trusted:
+            left = guesses.ends_at - self._clock()
+            if left > 0:
+                # Also for a valid key: otherwise this would answer the guess.
+                raise RateLimited(TOO_MANY, code="too_many_wrong_keys", retry_after=left)
+        if client is None:
+            self._note_wrong(network)
+        elif not is_loopback(address):
+            self._note_right(network, client)
+
+    def _note_right(self, network: str, client: str) -> None:
+        self._right[network, client] = None
+        self._right.move_to_end((network, client))
+        if len(self._right) > MOST_REMEMBERED:
+            self._right.popitem(last=False)
+
+    def _note_wrong(self, network: str) -> None:
+        now = self._clock()
+        guesses = self._wrong.get(network)
+        if guesses is None or guesses.ends_at <= now:
+            self._wrong.pop(network, None)
+            guesses = self._wrong[network] = _Guesses(ends_at=now + WINDOW_S)
+        guesses.count += 1
+        if len(self._wrong) > MOST_REMEMBERED:
+            self._wrong.popitem(last=False)
+
 
 class Keys:
     """The keys that are accepted, each with the name of its client, and the brake on guessing them."""
 
-    def __init__(
-        self,
-        keys: Iterable[str],
-        *,
-        setting: str = "PROXY_API_KEY",
-        key_of: Callable[[Scope], bytes | None] = OPENAI.key,
-    ) -> None:
-        """`setting` is where the operator has chosen them; `key_of` returns the key that a request brings."""
+    def __init__(self, keys: Iterable[str], *, setting: str = "PROXY_API_KEY") -> None:
+        """`setting` is where the operator has chosen them."""
         self._clients = {key: client_with(key) for key in (given.strip().encode() for given in keys) if key}
         if not self._clients:
             raise ValueError("The API key is empty: anyone could use the gateway.")
         self._help = HOW_TO_GIVE_IT.format(setting=setting)
         self._brake = KeyBrake()
-        self._key_of = key_of
 
     def check(self, scope: Scope) -> Client:
         """Return the client whose key a request brings; raises `InvalidApiKey`, or `RateLimited`."""
-        given = self._key_of(scope)
+        context = context_of(scope)
+        given = context.dialect.key(scope)
         if given is None:
             raise InvalidApiKey(f"You didn't provide an API key. {self._help}")
-        client = self._judged(scope, given)
-        if client is None:
-            raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {self._help}")
-        return client
-
-    def recognise(self, scope: Scope) -> Client | None:
-        """Return the client whose key a request brings, if it brings one."""
-        given = self._key_of(scope)
-        try:
-            return None if given is None else self._judged(scope, given)
-        except RateLimited:
-            return None
-
-    def _judged(self, scope: Scope, given: bytes) -> Client | None:
         # Every key is compared, so that the time tells nothing.
         found = [client for key, client in self._clients.items() if hmac.compare_digest(given, key)]
-        client = found[0] if found else None
-        self._brake.judge(address_of(scope), None if client is None else client.name)
-        return client
+        self._brake.judge(context.peer, found[0].name if found else None)
+        if not found:
+            raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {self._help}")
+        return found[0]
 
 
-class RequireKey:
-    """Lets a request pass when it brings a key, or asks for an open route under a name that is the gateway's."""
+class Authentication:
+    """Which keys a path asks for. An open one asks for none, if it is reached under a name that is the gateway's."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        keys: Keys,
-        open_paths: Collection[str],
-        other_keys: Mapping[str, Keys] | None = None,
-        own_names: Collection[str] = (),
+        self, keys: Keys, *, open_paths: Collection[str], other_keys: Mapping[str, Keys], own_names: Collection[str]
     ) -> None:
         """`other_keys` says which paths ask for another key; `own_names` are the gateway's besides its addresses."""
-        self._app = app
         self._keys = keys
         self._open_paths = frozenset(open_paths)
-        self._other_keys = other_keys or {}
+        self._other_keys = other_keys
         self._own_names = frozenset(name.lower() for name in own_names)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or raise `InvalidApiKey`."""
+    def client(self, scope: Scope) -> Client | None:
+        """Return whose key a request brings; None if it needs none. Raises `InvalidApiKey`, or `RateLimited`."""
         path = scope["path"]
-        if path in self._open_paths:
-            context_of(scope).client = self._open(scope)
-        else:
-            context_of(scope).client = self._other_keys.get(path, self._keys).check(scope)
-        await self._app(scope, receive, send)
-
-    def _open(self, scope: Scope) -> Client | None:
-        """Return whose key a request for an open route brings, if it brings one; others have to know our name."""
-        client = self._keys.recognise(scope)
-        if client is None and not names_us(scope, self._own_names):
-            host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
-            raise InvalidApiKey(
-                f"The host '{host}' is not a name of this server, which asks for the key then. "
-                f"Use the server's address instead. Or: {HOW_TO_GIVE_IT.format(setting='PROXY_API_KEY')}"
-            )
-        return client
+        if path not in self._open_paths:
+            return self._other_keys.get(path, self._keys).check(scope)
+        try:
+            return self._keys.check(scope)
+        except (InvalidApiKey, RateLimited):
+            if names_us(scope, self._own_names):
+                return None
+        host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
+        raise InvalidApiKey(
+            f"The host '{host}' is not a name of this server, which asks for the key then. "
+            f"Use the server's address instead. Or: {HOW_TO_GIVE_IT.format(setting='PROXY_API_KEY')}"
+        )
 
 
 def client_with(key: bytes) -> Client:

@@ -7,20 +7,20 @@ middleware, and are not recorded.
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnbridge.api.output_mode import MODE_HEADER
+from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.engine.frame_log import FrameLog, Reader
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.fair_shares import FairShares
-from turnbridge.web.disconnect import Exchange
+from turnbridge.web.answer import serve_until_disconnect
+from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import NO_KEEPALIVE, header_value
-from turnbridge.web.middleware.access_log import RequestContext, context_of
 from turnbridge.web.middleware.auth import client_of
-from turnbridge.web.middleware.ingress import read_body
+from turnbridge.web.middleware.observability import RequestContext, context_of
 
 KEY_HEADER = "Idempotency-Key"
 REPEAT_HEADER = "x-turnbridge-idempotent"
@@ -57,6 +57,8 @@ class _Recording:
         self.complete = False
         """Whether the answer was recorded to its end."""
         self.abandoned = asyncio.Event()
+        self.expiry: asyncio.TimerHandle | None = None
+        """What forgets the finished answer."""
         self._start: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -114,26 +116,17 @@ class _Recording:
         self.log.end()
 
 
-class _Kept(NamedTuple):
-    """A whole answer, and what will forget it."""
-
-    recording: _Recording
-    expiry: asyncio.TimerHandle
-
-
 class Answers:
     """The registry of recordings: of answers that are being made, and of finished ones until they expire."""
 
     def __init__(self, bounds: Bounds = BOUNDS) -> None:
         self._bounds = bounds
-        self._running: dict[bytes, _Recording] = {}
-        self._kept: dict[bytes, _Kept] = {}
+        self._known: dict[bytes, _Recording] = {}
         self._shares: FairShares[bytes] = FairShares(most=bounds.answers, most_bytes=bounds.total_bytes)
 
     def find(self, identity: bytes, fingerprint: bytes) -> _Recording | None:
         """Return the answer to this very request; raise `InvalidRequest` if its key came with another one."""
-        kept = self._kept.get(identity)
-        found = self._running.get(identity) if kept is None else kept.recording
+        found = self._known.get(identity)
         if found is not None and found.fingerprint != fingerprint:
             raise InvalidRequest(
                 f"The {KEY_HEADER} was used with another request before. Use a fresh key for each request, "
@@ -145,11 +138,11 @@ class Answers:
 
     def begin(self, recording: _Recording) -> None:
         """Register a recording, so that repetitions can join it."""
-        self._running[recording.identity] = recording
+        self._known[recording.identity] = recording
 
     async def add(self, recording: _Recording, message: Message) -> None:
         """Record a message of the answer, within the bounds."""
-        if self._running.get(recording.identity) is recording:
+        if self._known.get(recording.identity) is recording:
             size = recording.log.size + len(message.get("body", b""))
             self._shares.add(recording.client, recording.identity, size)
             if size > self._bounds.answer_bytes:
@@ -159,53 +152,47 @@ class Answers:
 
     def forget(self, recording: _Recording) -> None:
         """Unregister a recording."""
-        if self._running.get(recording.identity) is recording:
-            del self._running[recording.identity]
+        if self._known.get(recording.identity) is recording:
+            del self._known[recording.identity]
             self._shares.remove(recording.identity)
+        if recording.expiry is not None:
+            recording.expiry.cancel()
 
     def ended(self, recording: _Recording) -> None:
         """Keep a successful answer until its TTL."""
-        known = self._running.get(recording.identity) is recording
-        self.forget(recording)
-        if not known or not recording.successful:
-            return
-        expiry = asyncio.get_running_loop().call_later(self._bounds.kept_s, self._forget_kept, recording.identity)
-        self._kept[recording.identity] = _Kept(recording, expiry)
-        self._shares.add(recording.client, recording.identity, recording.log.size)
-        self._make_room()
+        if not recording.successful:
+            self.forget(recording)
+        elif self._known.get(recording.identity) is recording:
+            recording.expiry = asyncio.get_running_loop().call_later(self._bounds.kept_s, self.forget, recording)
+            self._shares.add(recording.client, recording.identity, recording.log.size)
+            self._make_room()
 
     def _make_room(self) -> None:
         while (excess := self._shares.excess()) is not None:
-            if excess in self._kept:
-                self._forget_kept(excess)
-            else:
-                self._stop_recording(self._running[excess])
+            self._stop_recording(self._known[excess])
 
     def _stop_recording(self, recording: _Recording) -> None:
-        """Stop recording: the answer reaches only those who read it already."""
+        """Forget an answer, which from now on reaches only those who read it already."""
         self.forget(recording)
         recording.log.keep_nothing()
-
-    def _forget_kept(self, identity: bytes) -> None:
-        self._kept.pop(identity).expiry.cancel()
-        self._shares.remove(identity)
 
 
 class AnswerOnce:
     """Middleware that runs a request with an `Idempotency-Key` once."""
 
-    def __init__(self, app: ASGIApp, *, answers: Answers, body_limit_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, answers: Answers, bodies: Bodies) -> None:
         self._app = app
         self._answers = answers
-        self._body_limit_bytes = body_limit_bytes
+        self._bodies = bodies
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the request, join one that runs, or replay a finished one."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve a request that has no key as it is."""
         key = header_value(scope, KEY_HEADER.lower().encode())
-        if not key:
-            await self._app(scope, receive, send)
-            return
-        body = await read_body(scope, receive, limit_bytes=self._body_limit_bytes)
+        return self._answer(key, scope, receive, send) if key else self._app(scope, receive, send)
+
+    async def _answer(self, key: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the request, join one that runs, or replay a finished one."""
+        body = await self._bodies.read(scope, receive)
         identity, fingerprint = _identity(scope, key), _fingerprint(scope, body)
         found = self._answers.find(identity, fingerprint)
         if found is None:
@@ -247,7 +234,7 @@ class AnswerOnce:
         """Send the recording until its end, or until the client disconnects."""
         reader = recording.log.enter()
         try:
-            await Exchange(receive).serve(recording.play(reader, send))
+            await serve_until_disconnect(receive, recording.play(reader, send))
         finally:
             if recording.leave(reader):
                 self._answers.forget(recording)

@@ -1,14 +1,15 @@
 """What happens to every request around its handler: identity, observation, errors, origins, the key.
 
-`wrap` puts the layers around the router. They are plain ASGI, so a stream passes through untouched, and only
-the outermost one looks at what is sent: the others leave the headers they want in the `RequestContext`.
+`wrap` puts two layers around all that: one that turns errors into answers, and one that observes. They are plain ASGI,
+so a stream passes through untouched, and only the outermost one looks at what is sent: everything else leaves the
+headers that it wants in the `RequestContext`.
 """
 
-import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
+from typing import NoReturn
 
 import msgspec
 import structlog
@@ -19,32 +20,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnbridge.logs.redaction import OwnKeys
 from turnbridge.turn.errors import (
+    Forbidden,
     GatewayError,
     InternalFault,
-    InvalidRequest,
     MethodNotAllowed,
     NotFound,
-    RequestTimeout,
-    RequestTooLarge,
     WebSocketNotServed,
     without_frames,
 )
-from turnbridge.web.bodies import Upload, Uploads, overloaded
-from turnbridge.web.dialect import OPENAI, Dialect
-from turnbridge.web.http import encoded, header_value, new_id
-from turnbridge.web.middleware.access_log import (
-    CONTEXT_KEY,
-    RequestContext,
-    context_of,
-    log_request,
-)
-from turnbridge.web.middleware.auth import Keys, RequireKey
-from turnbridge.web.middleware.cors import AllowOrigins
-from turnbridge.web.middleware.metrics import OTHER, Metrics
-from turnbridge.web.server.peers import address_of
+from turnbridge.web.http import OPENAI, Dialect, encoded, header_value, new_id, wants_websocket
+from turnbridge.web.middleware.auth import Authentication, Keys
+from turnbridge.web.middleware.observability import CONTEXT_KEY, OTHER, Metrics, RequestContext, context_of, log_request
 
 PROBES = ("/healthz", "/readyz", "/livez")
 """Served without the key: they say whether turns can be run."""
+
+OPEN_PATHS = (*PROBES, "/api/hello")
+"""The last one is where Claude Code looks for a server, without a key, before its first request."""
 
 METRICS = "/metrics"
 """Has a rule of its own."""
@@ -56,12 +48,29 @@ SANE_REQUEST_ID = re.compile(rb"[!-~](?:[ -~]{0,126}[!-~])?")
 """Printable ASCII, at most 128 characters: safe to echo in a header and to write in a log."""
 
 PATH_ECHO_LIMIT = 200
-"""The 404 repeats the path, since a wrong base URL is its usual cause; no path of ours is this long."""
+"""The 404 repeats the path, since a wrong base URL is a usual cause; no path of ours is this long."""
 
-BYTES_PER_MB = 1024 * 1024
+VERSION = "/v1"
 
-BODY_SILENCE_S = 60
-"""How long a body may stop coming. A network that stalls has recovered by then, or its client has given up."""
+# Azure puts `/openai/deployments/NAME` before its routes.
+MOST_MISPLACED = 4
+
+# Obsidian on the desktop, and Capacitor apps such as Obsidian on a phone.
+WELL_KNOWN_ORIGINS = frozenset({b"app://obsidian.md", b"capacitor://localhost"})
+LOOPBACK_ORIGIN = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
+
+# A header name of RFC 9110; anything else must not be echoed into a header.
+HEADER_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+ALLOWED_METHODS = b"GET, POST, DELETE, OPTIONS, HEAD"
+
+# How long a browser may cache a preflight; Safari's maximum.
+PREFLIGHT_SECONDS = b"600"
+PREFLIGHT_VARY = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+
+ALWAYS_EXPOSED = ("x-request-id", "retry-after")
+
+# The error and the log contain the origin, so that it can be copied into the setting; real ones are far shorter.
+ORIGIN_ECHO_LIMIT = 200
 
 
 def wrap(
@@ -76,7 +85,7 @@ def wrap(
     dialects: Mapping[str, Dialect] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ASGIApp:
-    """Return `router` inside the layers, from the key (innermost) to the observer (outermost).
+    """Return `router` inside the layers.
 
     `dialects` has those of the routes, by their templates, that are not OpenAI's.
     A bare router, because a Starlette application would answer errors itself before these layers see them.
@@ -84,17 +93,23 @@ def wrap(
     # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
     router.redirect_slashes = False
     routes = RouteTable(router.routes)
-    other = {METRICS: Keys([metrics_token], setting="PROXY_METRICS_TOKEN")} if metrics_token else {}
-
-    def dialect_of(scope: Scope) -> Dialect:
-        return (dialects or {}).get(context_of(scope).route, OPENAI)
-
     # Several clients may have a key each.
-    keys = Keys(api_key.split(","), key_of=lambda scope: dialect_of(scope).key(scope))
-    app: ASGIApp = RequireKey(_shortcut(router), keys=keys, open_paths=PROBES, other_keys=other, own_names=own_names)
-    app = AllowOrigins(app, origins=allowed_origins, exposed_headers=exposed_headers)
-    app = AnswerErrors(app, routes=routes, dialect_of=dialect_of)
-    return Observe(app, routes=routes, metrics=metrics, keys=OwnKeys(api_key.split(",")), clock=clock)
+    keys = api_key.split(",")
+    other = {METRICS: Keys([metrics_token], setting="PROXY_METRICS_TOKEN")} if metrics_token else {}
+    authentication = Authentication(Keys(keys), open_paths=OPEN_PATHS, other_keys=other, own_names=own_names)
+    origins = Origins(allowed_origins, exposed_headers)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        preflight = origins.check(scope)
+        if preflight is not None:
+            await send({"type": "http.response.start", "status": 204, "headers": preflight})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        context_of(scope).client = authentication.client(scope)
+        await routes.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
+
+    app = AnswerErrors(serve, routes=routes)
+    return Observe(app, routes=routes, metrics=metrics, keys=OwnKeys(keys), dialects=dialects or {}, clock=clock)
 
 
 def _path_of(scope: Scope) -> str:
@@ -108,92 +123,21 @@ def _path_of(scope: Scope) -> str:
     return path
 
 
-def _shortcut(router: Router) -> ASGIApp:
-    """Return `router`, with what has a path without parameters found by that path.
-
-    The router tries one by one: that takes a request 10 µs longer.
-    """
-    fixed = {
-        (method, route.path): route.app
-        for route in router.routes
-        if isinstance(route, Route) and not route.param_convertors
-        for method in route.methods or ()
-    }
-
-    def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
-
-    return serve
-
-
-async def read_body(scope: Scope, receive: Receive, *, limit_bytes: int) -> bytes:
-    """Return the request's body; raise Starlette's `ClientDisconnect` if the client leaves before its end."""
-    encoding = (header_value(scope, b"content-encoding") or b"identity").decode("latin-1").strip().lower()
-    if encoding != "identity":
-        raise InvalidRequest(
-            f"A body with 'Content-Encoding: {encoding}' cannot be read here. Send it uncompressed.",
-            code="unsupported_content_encoding",
-        )
-    announced = header_value(scope, b"content-length") or b""
-    if announced.isdigit() and int(announced) > limit_bytes:
-        raise _too_large(limit_bytes)
-    try:
-        return b"".join(await _chunks(context_of(scope), receive, limit_bytes))
-    except TimeoutError:
-        silence = f"{BODY_SILENCE_S:g} seconds have passed without a byte of it"
-        raise RequestTimeout(f"The request's body stopped coming: {silence}. Try again.") from None
-
-
-async def _chunks(context: RequestContext, receive: Receive, limit_bytes: int) -> list[bytes]:
-    """Return the pieces of a body; raise `TimeoutError` if they stop coming, however slowly they came before."""
-    chunks: list[bytes] = []
-    size = 0
-    now = asyncio.get_running_loop().time
-    upload: Upload | None = None
-    try:
-        async with asyncio.timeout(BODY_SILENCE_S) as patience:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                chunk: bytes = message.get("body", b"")
-                size += len(chunk)
-                if size > limit_bytes:
-                    raise _too_large(limit_bytes)
-                chunks.append(chunk)
-                if not message.get("more_body", False):
-                    return chunks
-                if upload is None:
-                    upload = context.uploads.begin("" if context.client is None else context.client.name, patience)
-                context.uploads.add(upload, len(chunk))
-                patience.reschedule(now() + BODY_SILENCE_S)
-    except TimeoutError:
-        if upload is not None and upload.rejected:
-            raise overloaded() from None
-        raise
-    finally:
-        if upload is not None:
-            context.uploads.end(upload)
-
-
-def _too_large(limit_bytes: int) -> RequestTooLarge:
-    return RequestTooLarge(
-        f"The request body is larger than the {limit_bytes / BYTES_PER_MB:g} MB that this server takes. "
-        "Send less, or raise PROXY_MAX_BODY_MB on the server."
-    )
-
-
 class RouteTable:
-    """The router's templates: the only names under which requests are logged and counted."""
+    """The router's templates, the only names under which requests are logged and counted; and a way around it."""
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
         self._methods: dict[str, set[str]] = {}
         self._patterns: list[tuple[re.Pattern[str], str]] = []
+        self.fixed: dict[tuple[str, str], ASGIApp] = {}
+        """The routes without parameters, by method and path: the router, which tries one by one, takes 10 µs longer."""
         for route in routes:
             if isinstance(route, Route):
                 self._methods.setdefault(route.path_format, set()).update(route.methods or ())
                 if route.param_convertors:
                     self._patterns.append((route.path_regex, route.path_format))
+                else:
+                    self.fixed.update({(method, route.path): route.app for method in route.methods or ()})
 
     def template_of(self, path: str) -> str:
         """Return the template that `path` belongs to, or `other`."""
@@ -201,23 +145,105 @@ class RouteTable:
             return path
         return next((template for pattern, template in self._patterns if pattern.match(path)), OTHER)
 
+    @property
+    def served(self) -> list[str]:
+        """Return the routes without parameters that an API serves."""
+        return sorted({path for _, path in self.fixed if path.startswith(f"{VERSION}/")})
+
+    def meant_by(self, path: str) -> str | None:
+        """Return the path of a served route that a wrong base URL has put something before, such as a second `/v1`."""
+        rest = path
+        for _ in range(MOST_MISPLACED):
+            rest = rest[1:].partition("/")[2]
+            if not rest:
+                return None
+            rest = f"/{rest}"
+            if rest not in EXACT_PATHS and self.methods_of(self.template_of(rest)):
+                return rest if rest.startswith(f"{VERSION}/") else f"{VERSION}{rest}"
+        return None
+
     def methods_of(self, template: str) -> list[str]:
         """Return the verbs that `template` is served with."""
         return sorted(self._methods.get(template, ()))
+
+
+class Origins:
+    """CORS: which web pages and desktop apps may call the gateway from a browser engine.
+
+    Loopback origins may, and two apps whose origin is the same for everybody; the operator allows others. Requests
+    without an Origin header do not come from a page, and pass.
+    """
+
+    def __init__(self, origins: Iterable[str], exposed_headers: Iterable[str]) -> None:
+        given = {origin.strip().rstrip("/").lower().encode() for origin in origins}
+        self._any_origin = b"*" in given
+        self._origins = WELL_KNOWN_ORIGINS | given - {b"*"}
+        self._exposed = ", ".join(dict.fromkeys((*ALWAYS_EXPOSED, *exposed_headers))).encode()
+        self._log = structlog.get_logger()
+
+    def check(self, scope: Scope) -> list[tuple[bytes, bytes]] | None:
+        """Add the CORS headers of the answer; return the further ones of a preflight, if the request is one."""
+        origin = header_value(scope, b"origin")
+        if origin is None:
+            return None
+        context, granted = context_of(scope), self._granted(origin)
+        preflight = scope["method"] == "OPTIONS" and header_value(scope, b"access-control-request-method") is not None
+        if not granted and (preflight or wants_websocket(scope)):
+            self._refuse(origin, context)
+        if not preflight:
+            exposed = [(b"access-control-expose-headers", self._exposed)] if granted else []
+            context.response_headers += [(b"vary", b"Origin"), *granted, *exposed]
+            return None
+        context.response_headers += [(b"vary", PREFLIGHT_VARY), *granted]
+        return _preflight_headers(scope)
+
+    def _refuse(self, origin: bytes, context: RequestContext) -> NoReturn:
+        """Refuse an origin: browsers keep a page from other answers, but let it use any WebSocket."""
+        context.response_headers.append((b"vary", PREFLIGHT_VARY))
+        shown = origin[:ORIGIN_ECHO_LIMIT].decode("latin-1")
+        self._log.info("origin_refused", origin=shown, request_id=context.request_id)
+        raise Forbidden(
+            f"The origin {shown} may not call this server from a browser. "
+            "Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
+        )
+
+    def _granted(self, origin: bytes) -> list[tuple[bytes, bytes]]:
+        if origin in self._origins or LOOPBACK_ORIGIN.fullmatch(origin):
+            return [(b"access-control-allow-origin", origin), (b"access-control-allow-credentials", b"true")]
+        # No credentials with "*": a page that was not allowed by name must not use the browser's cookies.
+        return [(b"access-control-allow-origin", b"*")] if self._any_origin else []
+
+
+def _preflight_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    headers = [(b"access-control-allow-methods", ALLOWED_METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
+    asked = header_value(scope, b"access-control-request-headers") or b""
+    names = [name for part in asked.split(b",") if HEADER_TOKEN.fullmatch(name := part.strip())]
+    if names:
+        headers.append((b"access-control-allow-headers", b", ".join(names)))
+    if header_value(scope, b"access-control-request-private-network") == b"true":
+        headers.append((b"access-control-allow-private-network", b"true"))
+    return headers
 
 
 class Observe:
     """Gives each request its id and its record, and logs and counts it when it ends, however it ends."""
 
     def __init__(
-        self, app: ASGIApp, *, routes: RouteTable, metrics: Metrics, keys: OwnKeys, clock: Callable[[], float]
+        self,
+        app: ASGIApp,
+        *,
+        routes: RouteTable,
+        metrics: Metrics,
+        keys: OwnKeys,
+        dialects: Mapping[str, Dialect],
+        clock: Callable[[], float],
     ) -> None:
         self._app = app
         self._routes = routes
         self._metrics = metrics
         self._keys = keys
+        self._dialects = dialects
         self._clock = clock
-        self._uploads = Uploads()
         self._log = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -256,12 +282,15 @@ class Observe:
         # A key that is sent as an id by mistake would stand in every log line and trace of the request.
         if not SANE_REQUEST_ID.fullmatch(request_id) or self._keys.are_in(request_id.decode("ascii")):
             request_id = new_id("req_").encode()
+        route = self._routes.template_of(scope["path"])
+        # On a Unix socket there is no address.
+        peer: tuple[str, int] = scope.get("client") or ("", 0)
         return RequestContext(
             request_id=request_id.decode("ascii"),
             method=scope["method"],
-            route=self._routes.template_of(scope["path"]),
-            peer=address_of(scope),
-            uploads=self._uploads,
+            route=route,
+            dialect=self._dialects.get(route, OPENAI),
+            peer=peer[0],
             clock=self._clock,
             started_at=self._clock(),
             response_headers=[(b"x-request-id", request_id)],
@@ -271,10 +300,9 @@ class Observe:
 class AnswerErrors:
     """Turns whatever is raised before the response began into the error of its API."""
 
-    def __init__(self, app: ASGIApp, *, routes: RouteTable, dialect_of: Callable[[Scope], Dialect]) -> None:
+    def __init__(self, app: ASGIApp, *, routes: RouteTable) -> None:
         self._app = app
         self._routes = routes
-        self._dialect_of = dialect_of
         self._log = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -311,16 +339,20 @@ class AnswerErrors:
         """Return what the router's 404 or 405 means to a client."""
         context = context_of(scope)
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
-            if b"websocket" in (header_value(scope, b"upgrade") or b"").lower():
+            if wants_websocket(scope):
                 return WebSocketNotServed(
-                    f"WebSockets are not served here. Send the same over HTTP: POST {context.route}, with `stream`."
+                    f"WebSockets are served on /v1/responses only. Send the same over HTTP: POST {context.route}."
                 )
             allow = ", ".join(self._routes.methods_of(context.route))
             context.response_headers.append((b"allow", allow.encode()))
             return MethodNotAllowed(f"{context.method} is not allowed on {context.route}. Allowed: {allow}.")
-        url = f"{context.method} {scope['path'][:PATH_ECHO_LIMIT]}"
-        advice = "The base URL of this API ends in /v1, once; clients add the route to it."
-        return NotFound(f"Invalid URL ({url}). {advice}")
+        path: str = scope["path"]
+        meant = self._routes.meant_by(path)
+        if meant is not None:
+            advice = f"Did you mean {meant}? The base URL of this API ends in /v1, once; clients add the route to it."
+        else:
+            advice = f"There is no such route. Served are {', '.join(self._routes.served)}."
+        return NotFound(f"Invalid URL ({context.method} {path[:PATH_ECHO_LIMIT]}). {advice}")
 
     async def _answer(self, error: GatewayError, scope: Scope, send: Send) -> None:
         """Send an error in the shape of its API, unless the response has begun."""
@@ -330,7 +362,7 @@ class AnswerErrors:
         context.error_code = error.error_code
         if context.status is not None:
             return
-        reply = self._dialect_of(scope).error(error)
+        reply = context.dialect.error(error, scope)
         body = msgspec.json.encode(reply.body)
         headers = {"content-type": "application/json", "content-length": str(len(body)), **reply.headers}
         await send({"type": "http.response.start", "status": reply.status, "headers": encoded(headers)})

@@ -18,8 +18,8 @@ from limits.errors import StorageError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.turn.errors import RateLimited
-from turnbridge.web.middleware.access_log import context_of
 from turnbridge.web.middleware.auth import client_of
+from turnbridge.web.middleware.observability import context_of
 
 IN_MEMORY = "memory"
 

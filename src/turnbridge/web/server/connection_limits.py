@@ -6,10 +6,10 @@ app-server could be started.
 
 import contextlib
 import resource
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Protocol
 
-from turnbridge.web.server.peers import is_loopback, network_of
+from turnbridge.web.http import is_loopback, network_of
 
 # A connection with an unfinished head holds some 80 KB, so all of them hold 160 MB.
 MOST_CONNECTIONS = 2048
@@ -34,24 +34,20 @@ class Connection(Protocol):
         """Close the connection, which is idle."""
 
 
-class _Peer:
-    def __init__(self) -> None:
-        self.connections = 0
-        self.idle: OrderedDict[Connection, None] = OrderedDict()
-
-
 class ConnectionLimits:
     """Counts connections. At a limit, a new connection evicts the one that has been idle longest (LRU)."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.most_of_a_peer = max(1, most // PEER_SHARE)
         self.refused = 0
         """Connections that were not admitted; the server resets it after logging."""
         self.lingering: set[Connection] = set()
         self.pipelining: set[Connection] = set()
-        self._peers: dict[str, _Peer] = {}
-        self._admitted: dict[Connection, _Peer] = {}
+        self.held: dict[Connection, int] = {}
+        """The WebSockets, and how many bytes of messages each holds."""
+        self._peers: Counter[str] = Counter()
+        self._admitted: dict[Connection, str] = {}
+        """Each connection, and the network of its peer."""
         self._idle: OrderedDict[Connection, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -59,55 +55,46 @@ class ConnectionLimits:
 
     def admit(self, connection: Connection, address: str) -> bool:
         """Count a new connection; False if it must be refused."""
-        peer = self._peers.setdefault(network_of(address), _Peer())
-        if peer.connections >= self._most_of(address):
-            oldest = next(iter(peer.idle), None)
-        elif len(self._admitted) >= self.most:
-            oldest = next(iter(self._idle), None)
-        else:
-            self._add(connection, peer)
-            return True
-        if oldest is None:
-            self.refused += 1
-            return False
-        self.release(oldest)
-        oldest.evict()
-        self._add(connection, peer)
+        network, trusted = network_of(address), not address or is_loopback(address)
+        of_peer = self._peers[network] >= (self.most if trusted else max(1, self.most // PEER_SHARE))
+        if of_peer or len(self._admitted) >= self.most:
+            # Only at a limit, so that a search among all of them will do.
+            oldest = next((idle for idle in self._idle if not of_peer or self._admitted[idle] == network), None)
+            if oldest is None:
+                self.refused += 1
+                return False
+            self.release(oldest)
+            oldest.evict()
+        self._admitted[connection] = network
+        self._peers[network] += 1
+        self.mark_idle(connection)
         return True
 
     def mark_busy(self, connection: Connection) -> None:
         """Exempt a connection with a complete request from eviction."""
-        if (peer := self._admitted.get(connection)) is not None:
-            self._idle.pop(connection, None)
-            peer.idle.pop(connection, None)
+        self._idle.pop(connection, None)
 
     def mark_idle(self, connection: Connection) -> None:
         """Make a connection that waits for a request, or for the rest of one, the last to be evicted."""
-        if (peer := self._admitted.get(connection)) is not None:
-            for idle in (self._idle, peer.idle):
-                idle[connection] = None
-                idle.move_to_end(connection)
+        if connection in self._admitted:
+            self._idle[connection] = None
+            self._idle.move_to_end(connection)
+
+    def hand_over(self, connection: Connection, successor: Connection) -> None:
+        """Give the place of a connection to the one that it has become."""
+        if (network := self._admitted.pop(connection, None)) is not None:
+            self.mark_busy(connection)
+            self.pipelining.discard(connection)
+            self._admitted[successor] = network
 
     def release(self, connection: Connection) -> None:
         self.lingering.discard(connection)
         self.pipelining.discard(connection)
         self.mark_busy(connection)
-        if (peer := self._admitted.pop(connection, None)) is not None:
-            peer.connections -= 1
-            self._drop_peers()
-
-    def _most_of(self, address: str) -> int:
-        return self.most if not address or is_loopback(address) else self.most_of_a_peer
-
-    def _add(self, connection: Connection, peer: _Peer) -> None:
-        self._admitted[connection] = peer
-        peer.connections += 1
-        self.mark_idle(connection)
-
-    def _drop_peers(self) -> None:
-        """Drop peers without connections, but not at once: most peers reconnect."""
-        if len(self._peers) > 2 * self.most:
-            self._peers = {network: peer for network, peer in self._peers.items() if peer.connections}
+        if (network := self._admitted.pop(connection, None)) is not None:
+            self._peers[network] -= 1
+            if not self._peers[network]:
+                del self._peers[network]
 
 
 def raise_descriptor_limit() -> None:

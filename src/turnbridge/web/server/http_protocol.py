@@ -6,19 +6,21 @@ So it is fed in pieces, and the pieces are counted.
 
 import asyncio
 import contextlib
+from functools import partial
 from http import HTTPStatus
 
 import httptools
 import msgspec
 import structlog
+from starlette.types import Scope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from turnbridge.api.shared.errors import error_headers, error_object, status_of
 from turnbridge.turn.errors import GatewayError, GatewayOverloaded, HeadersTooLarge, InvalidRequest
-from turnbridge.web.http import encoded
+from turnbridge.web.http import OPENAI, encoded
 from turnbridge.web.server.connection_limits import MOST_LINGERING, MOST_PIPELINING, ConnectionLimits
+from turnbridge.web.server.websocket import UPGRADE, Upgrade, WebSocket, upgrade_of
 
 log = structlog.get_logger(__name__)
 
@@ -40,11 +42,14 @@ LINGER_S = 2.0
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """A connection that speaks HTTP/1.1 only.
+    """A connection that speaks HTTP/1.1 until it becomes a WebSocket.
 
     Java's HTTP client offers HTTP/2 (`Upgrade: h2c`) with its first requests. A server may ignore such an offer, but
     httptools treats what follows as the other protocol, so the request would lose its body. Therefore the head is
     parsed a second time without the `Upgrade` header, which the application still sees.
+
+    A request that offers a WebSocket is served like any other. If the application accepts the offer, the connection is
+    a `WebSocket` from the end of the response on.
     """
 
     def __init__(
@@ -91,10 +96,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._refused:
             return
         self._unset_keepalive_if_required()
-        if self.pipeline:
-            self._buffer(data)
-        else:
-            self._parse(memoryview(data))
+        self._parse(memoryview(data))
 
     def evict(self) -> None:
         """Close the idle connection in favour of a new one."""
@@ -150,7 +152,10 @@ class HttpProtocol(HttpToolsProtocol):
     # Hooks of uvicorn.
 
     def on_response_complete(self) -> None:
-        """Go on with pipelined requests."""
+        """Go on with pipelined requests, or as a WebSocket."""
+        if (upgrade := self._accepted_upgrade()) is not None:
+            self._become_websocket(upgrade)
+            return
         if self.pipeline:
             self._answered = self.pipeline[-1][0]
         super().on_response_complete()
@@ -179,23 +184,21 @@ class HttpProtocol(HttpToolsProtocol):
         try:
             while data and not self.pipeline:
                 size = max(PIECE_BYTES, self._body_left)
-                self._parse_piece(data[:size])
-                data = data[size:]
+                piece, data = data[:size], data[size:]
+                self._unfinished_bytes += len(piece)
+                while (end_of_head := self._feed(piece)) is not None:
+                    piece = piece[end_of_head:]
+                    self._parse_without_upgrade()
+                if self._unfinished_bytes > MOST_HEAD_BYTES:
+                    raise HeadersTooLarge(TOO_LARGE)
         except (httptools.HttpParserError, HeadersTooLarge) as error:
             refusal = _client_error(error)
-            log.info("request_refused", status=status_of(refusal), error_code=refusal.error_code, peer=self._peer)
+            status = OPENAI.error(refusal).status
+            log.info("request_refused", status=status, error_code=refusal.error_code, peer=self._peer)
             self._refuse(refusal)
             return
         if data:
             self._buffer(data)
-
-    def _parse_piece(self, piece: memoryview) -> None:
-        self._unfinished_bytes += len(piece)
-        while (end_of_head := self._feed(piece)) is not None:
-            piece = piece[end_of_head:]
-            self._parse_without_upgrade()
-        if self._unfinished_bytes > MOST_HEAD_BYTES:
-            raise HeadersTooLarge(TOO_LARGE)
 
     def _feed(self, data: bytes | memoryview) -> int | None:
         """Parse data; return where the head ends if it offers an upgrade."""
@@ -219,6 +222,44 @@ class HttpProtocol(HttpToolsProtocol):
         self._feed(b"".join([*head, b"\r\n"]))
         # The application's task starts in a later iteration of the event loop, so it sees them.
         self.headers += offers
+        if self._is_websocket_offer(offers):
+            self._offer_to_application()
+
+    def _offer_to_application(self) -> None:
+        # uvicorn's own types know other extensions.
+        scope: Scope = self.scope  # type: ignore[assignment]
+        scope["extensions"] = {UPGRADE: Upgrade(self.app, scope, partial(_disable_chunks, self.cycle))}
+
+    def _is_websocket_offer(self, offers: list[tuple[bytes, bytes]]) -> bool:
+        names = [value.strip().lower() for _, value in offers]
+        return names == [b"websocket"] and (self.scope["method"], self.scope["http_version"]) == ("GET", "1.1")
+
+    def _accepted_upgrade(self) -> Upgrade | None:
+        upgrade = None if self._answered is None else upgrade_of(self._answered.scope)  # type: ignore[arg-type]
+        return upgrade if upgrade is not None and upgrade.serve is not None else None
+
+    def _become_websocket(self, upgrade: Upgrade) -> None:
+        """Hand the connection over, with its place among the connections and what has arrived ahead."""
+        if self.transport.is_closing() or upgrade.serve is None:
+            return
+        # uvicorn's own types know other protocols.
+        connections: set[object] = self.connections  # type: ignore[assignment]
+        connections.discard(self)
+        socket = WebSocket(
+            self.transport,
+            self._limits,
+            max_message_bytes=upgrade.max_message_bytes,
+            ended=lambda: connections.discard(socket),
+        )
+        connections.add(socket)
+        self._limits.hand_over(self, socket)
+        self.transport.set_protocol(socket)
+        task = self.loop.create_task(upgrade.serve(socket))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        self.flow.resume_reading()
+        if self._ahead:
+            socket.data_received(bytes(self._ahead))
 
     def _count_head(self, size: int) -> None:
         self._unfinished_bytes = 0
@@ -226,7 +267,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._head_bytes > MOST_HEAD_BYTES or self._headers > MOST_HEADERS:
             raise HeadersTooLarge(TOO_LARGE)
 
-    def _buffer(self, data: bytes | memoryview) -> None:
+    def _buffer(self, data: memoryview) -> None:
         """Keep pipelined data for later. Reading goes on, or a disconnect would not be noticed."""
         pipelining = self._limits.pipelining
         if len(self._ahead) + len(data) > MOST_AHEAD_BYTES or len(pipelining - {self}) >= MOST_PIPELINING:
@@ -276,7 +317,7 @@ class _AnyLength(int):
 
 
 def _disable_chunks(cycle: RequestResponseCycle) -> None:
-    """Keep uvicorn from chunked encoding, which HTTP/1.0 lacks: a response without a length ends with the close."""
+    """Keep uvicorn from chunked encoding: HTTP/1.0 lacks it, so the close ends a response; and a 101 has no body."""
     cycle.chunked_encoding = False
     cycle.expected_content_length = _AnyLength()
     cycle.waiting_for_100_continue = False
@@ -297,9 +338,9 @@ def _client_error(error: Exception) -> GatewayError:
 
 
 def _error_response(error: GatewayError, defaults: list[tuple[bytes, bytes]]) -> bytes:
-    body = msgspec.json.encode({"error": error_object(error)})
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error_headers(error)}
-    status = HTTPStatus(status_of(error))
+    reply = OPENAI.error(error)
+    body, status = msgspec.json.encode(reply.body), HTTPStatus(reply.status)
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **reply.headers}
     head = [f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()]
     for name, value in (*defaults, *encoded({**headers, "connection": "close"})):
         head += [name, b": ", value, b"\r\n"]

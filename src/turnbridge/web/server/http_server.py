@@ -46,7 +46,7 @@ class HttpServer(uvicorn.Server):
                 lifespan="off",
                 server_header=False,
                 http=partial(HttpProtocol, limits=self.limits),  # type: ignore[arg-type]
-                # The application refuses and logs a WebSocket handshake like any other GET.
+                # A WebSocket handshake is a GET like any other until the application accepts it.
                 ws="none",
                 # Nothing here depends on what a proxy says about its clients.
                 proxy_headers=False,

@@ -1,0 +1,96 @@
+"""What the gateway and its Codex hold together, as a user runs it: the real Codex, default settings.
+
+`BENCH_CODEX` names another binary to measure besides the one that is installed with Turnbridge.
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.client import ASK, CHAT, DELTAS, Client
+from bench.processes import module
+from bench.report import Goal, Section, at_most, table
+from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.processes import descendants, resident_mb
+
+TITLE = "Memory of all processes together"
+INTRODUCTION = (
+    "The gateway, its app-servers and their guards, with default settings; resident memory, in which pages that "
+    "processes share (the Codex binary, for one) count once for each of them. Each turn is a conversation of its own, "
+    "the worst case for Codex, which keeps every recent thread in memory."
+)
+TURNS, QUICK_TURNS = 10_000, 200
+AT_ONCE = 16
+SAMPLE_S = 0.25
+# What the first start and the first turns leave to be done.
+SETTLE_S = 3.0
+
+
+@dataclass(slots=True)
+class Footprint:
+    """Memory in MB."""
+
+    idle: float
+    most: float
+    after: float
+    app_servers: int
+
+
+async def run(directory: Path, *, quick: bool) -> Section:
+    """Measure the pinned Codex, and another one if it is named."""
+    binaries = {"pinned Codex": None, **({"BENCH_CODEX": path} if (path := os.environ.get("BENCH_CODEX")) else {})}
+    turns = QUICK_TURNS if quick else TURNS
+    seen = {name: await _measure(directory / name, binary, turns) for name, binary in binaries.items()}
+    rows = [
+        (name, f"{one.idle:.0f} MB", f"{one.most:.0f} MB", f"{one.after:.0f} MB", str(one.app_servers))
+        for name, one in seen.items()
+    ]
+    head = ("", "idle", f"most during {turns:,} turns, {AT_ONCE} at once", "after them", "app-servers after them")
+    goals: list[Goal] = []
+    for name, one in seen.items():
+        goals += [
+            at_most(f"footprint, {name}: idle", one.idle, 300, " MB"),
+            at_most(f"footprint, {name}: most with {AT_ONCE} at once", one.most, 700, " MB"),
+            at_most(f"footprint, {name}: after {turns:,} turns", one.after, 700, " MB"),
+        ]
+    return Section(title=TITLE, lines=[INTRODUCTION, "", *table(head, rows)], goals=goals)
+
+
+async def _measure(directory: Path, binary: str | None, turns: int) -> Footprint:
+    chosen = {"PROXY_API_KEY": "sk-bench", **({"CODEX_BIN": binary} if binary else {})}
+    async with (
+        module("bench.model") as (model, _),
+        gateway_process(directory, f"{model}/v1", chosen) as gateway,
+    ):
+        await gateway.ready()
+        await asyncio.sleep(SETTLE_S)
+        idle = _held(gateway)
+        samples = [idle]
+        watching = asyncio.ensure_future(_watch(gateway, samples))
+        await _serve(gateway.url, turns)
+        watching.cancel()
+        await asyncio.sleep(SETTLE_S)
+        return Footprint(idle=idle, most=max(samples), after=_held(gateway), app_servers=len(gateway.app_servers()))
+
+
+async def _watch(gateway: GatewayProcess, samples: list[float]) -> None:
+    while True:
+        samples.append(_held(gateway))
+        await asyncio.sleep(SAMPLE_S)
+
+
+def _held(gateway: GatewayProcess) -> float:
+    return sum(map(resident_mb, (gateway.pid, *descendants(gateway.pid))))
+
+
+async def _serve(url: str, turns: int) -> None:
+    client = Client(url, CHAT)
+    left = iter(range(turns))
+
+    async def ask_on() -> None:
+        for _ in left:
+            await client.ask(client.says(ASK), deltas=DELTAS)
+
+    await asyncio.gather(*(ask_on() for _ in range(AT_ONCE)))
+    client.close()

@@ -1,0 +1,252 @@
+"""`turnbridge login`, `logout` and `whoami`: the account behind Codex."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import click
+from click.exceptions import Exit
+
+from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, refuse, usable_settings, warn
+from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_endpoint
+from turnbridge.cli.plan import described_account, described_limits, limits_as_json
+from turnbridge.codex.account import (
+    AccountSession,
+    Identity,
+    LoginMethod,
+    LoginStarted,
+    PlanLimit,
+    account_session,
+    forget_login_file,
+)
+from turnbridge.codex.setup import codex_with, login_command
+from turnbridge.logs.setup import configure_logging
+from turnbridge.settings.command_line import own_command
+from turnbridge.settings.fields import Settings
+from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.items import JsonObject
+
+T = TypeVar("T")
+
+EXIT_NOBODY = 1
+EXIT_FAILED = 1
+# A Codex starts in a second; without a network it first waits for the account's models.
+NOTICE_S = 15.0
+POLL_S = 0.2
+
+
+@click.command()
+@click.option("--device", is_flag=True, help="Show a code to enter in a browser on any device: for ssh and containers.")
+@click.option("--api-key", is_flag=True, help="Read an OpenAI API key from standard input, or ask for it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def login(*, device: bool, api_key: bool, as_json: bool) -> None:
+    """Log in to ChatGPT in a browser, by a device code, or with an API key.
+
+    Codex itself logs in and keeps the login, in your Codex home. A running gateway uses it without a restart.
+    """
+    if device and api_key:
+        raise click.UsageError("Choose one of --device and --api-key.")
+    settings = usable_settings()
+    key = _read_key() if api_key else None
+    _make_codex_home(settings)
+
+    async def log_in(session: AccountSession) -> Identity:
+        if key is not None:
+            await session.store_api_key(key)
+        else:
+            await _log_in_by_browser(session, "chatgptDeviceCode" if device else "chatgpt", as_json=as_json)
+        return await session.identity()
+
+    identity = _with_account(settings, log_in)
+    if as_json:
+        print_json({"event": "completed", **identity_as_json(identity)})
+    else:
+        click.echo("Logged in." if identity.account is None else f"Logged in: {described_account(identity)}.")
+        wait_for_gateway(configured_endpoint(settings))
+    if not identity.login_needed:
+        warn(f"the configured provider `{identity.provider}` does not use this login.")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def logout(*, as_json: bool) -> None:
+    """Log out: revoke the login, and remove it from your Codex home."""
+    settings = usable_settings()
+
+    async def log_out(session: AccountSession) -> Identity:
+        identity = await session.identity()
+        if identity.account is not None or identity.problem is not None:
+            await session.log_out()
+            forget_login_file(codex_with(settings, None)[0].home, settings.codex_home)
+        return identity
+
+    identity = _with_account(settings, log_out)
+    logged_in = identity.account is not None or identity.problem is not None
+    if as_json:
+        print_json({"logged_out": logged_in, **identity_as_json(identity)})
+    elif logged_in:
+        who = "" if identity.account is None else f": {described_account(identity)}"
+        click.echo(f"Logged out{who}. Every Codex that uses {settings.codex_home} is logged out, too.")
+    else:
+        click.echo("Nobody is logged in.")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def whoami(*, as_json: bool) -> None:
+    """Show who is logged in, and how much of the plan is used.
+
+    The exit status is 1 if nobody is logged in and the provider needs it.
+    """
+    identity, limits, problem = _with_account(usable_settings(), _read_account)
+    if as_json:
+        print_json({**identity_as_json(identity), "limits": limits_as_json(limits), "limits_problem": problem})
+    else:
+        click.echo(described_account(identity))
+        for line in described_limits(limits):
+            click.echo(line)
+        if problem is not None:
+            warn(f"the plan's limits cannot be read: {problem}")
+        if not identity.usable:
+            click.echo(f"Log in: {login_command()}")
+    if not identity.usable:
+        raise Exit(EXIT_NOBODY)
+
+
+AccountState: TypeAlias = tuple[Identity, tuple[PlanLimit, ...], str | None]
+"""Who is logged in, the limits of the plan, and why these cannot be read."""
+
+
+def account_of(settings: Settings) -> AccountState:
+    """Return the account; raises `GatewayError` or `OSError` if Codex cannot be asked."""
+    return _in_session(settings, _read_account)
+
+
+async def _read_account(session: AccountSession) -> AccountState:
+    identity = await session.identity()
+    if identity.account is None or identity.account.type != "chatgpt":
+        return identity, (), None
+    try:
+        return identity, await session.limits(), None
+    except GatewayError as error:
+        return identity, (), error.message
+
+
+def _with_account(settings: Settings, work: Callable[[AccountSession], Awaitable[T]]) -> T:
+    """Return the result of work with Codex's account calls; exit with the error if it fails."""
+    try:
+        return _in_session(settings, work)
+    except GatewayError as error:
+        refuse(error.message, status=EXIT_FAILED)
+    except OSError as error:
+        refuse(f"Cannot use {error.filename or settings.data_dir}: {error.strerror}.", status=EXIT_UNAVAILABLE)
+
+
+def _in_session(settings: Settings, work: Callable[[AccountSession], Awaitable[T]]) -> T:
+    configure_logging("critical")  # Errors are printed as the command's own.
+
+    async def run() -> T:
+        async with _session(settings) as session:
+            return await work(session)
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def _session(settings: Settings) -> AsyncIterator[AccountSession]:
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    spec, prepare = codex_with(settings, None)
+    prepare()
+    async with account_session(spec) as session:
+        yield session
+
+
+async def _log_in_by_browser(session: AccountSession, method: LoginMethod, *, as_json: bool) -> None:
+    started = await session.start_login(method)
+    if as_json:
+        print_json({"event": "started", "url": started.url, "code": started.user_code})
+    else:
+        click.echo(_invitation(started))
+    completed = await session.login_completed(started)
+    if not completed.success:
+        refuse(f"The login failed: {completed.error or 'Codex gives no reason.'}", status=EXIT_FAILED)
+
+
+def _invitation(started: LoginStarted) -> str:
+    waiting = "Waiting for the login. Ctrl-C cancels it."
+    if started.user_code is not None:
+        code = f"  {started.url}\n\nand enter this code, which only you should use:\n\n  {started.user_code}"
+        return f"Open this page in a browser on any device, log in,\n\n{code}\n\n{waiting}"
+    port = _callback_port(started.url)
+    hint = ""
+    if os.environ.get("SSH_CONNECTION"):
+        hint = (
+            f"The browser has to reach port {port} of this machine. Over ssh, either use `{login_command()} --device`, "
+            f"or connect with `ssh -L {port}:127.0.0.1:{port} ...`.\n\n"
+        )
+    return f"Open this page in a browser on this machine, and log in:\n\n  {started.url}\n\n{hint}{waiting}"
+
+
+def _callback_port(url: str) -> int:
+    """Return the port to which the browser is sent after the login; Codex listens there."""
+    redirects = parse_qs(urlsplit(url).query).get("redirect_uri", [])
+    return next((port for each in redirects if (port := urlsplit(each).port)), 1455)
+
+
+def _read_key() -> str:
+    """Return an API key from a pipe or a prompt: arguments would be visible to other users and kept in histories."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        key = sys.stdin.readline() if sys.stdin is not None else ""
+    else:
+        key = click.prompt("API key", hide_input=True, default="", show_default=False)
+    if not key.strip():
+        refuse(f"No API key was given. For example: printenv OPENAI_API_KEY | {own_command('login', '--api-key')}")
+    return str(key).strip()
+
+
+def wait_for_gateway(endpoint: Endpoint) -> None:
+    """Tell when a running gateway has noticed the login; it restarts Codex for it."""
+    deadline = time.monotonic() + NOTICE_S
+    try:
+        readiness = endpoint.readiness()
+        if readiness is None:
+            return
+        if readiness.status == "ready":
+            click.echo(f"The gateway on {endpoint.base_url} uses it within half a minute.")
+            return
+        while readiness is not None and readiness.status != "ready" and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            readiness = endpoint.readiness()
+    except NotTurnbridge:
+        return
+    if readiness is not None and readiness.status == "ready":
+        click.echo(f"The gateway on {endpoint.base_url} is ready.")
+    else:
+        click.echo(f"The gateway on {endpoint.base_url} is not ready yet. See: {own_command('status')}")
+
+
+def _make_codex_home(settings: Settings) -> None:
+    """Create the user's Codex home, in which the login is kept."""
+    try:
+        settings.codex_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        refuse(f"Cannot create {settings.codex_home}: {error.strerror}. Choose another directory in CODEX_HOME.")
+
+
+def identity_as_json(identity: Identity) -> JsonObject:
+    """Return who is logged in as JSON."""
+    account = identity.account
+    return {
+        "usable": identity.usable,
+        "login_needed": identity.login_needed,
+        "provider": identity.provider,
+        "kind": None if account is None else account.type,
+        "email": None if account is None else account.email,
+        "plan": None if account is None else account.plan_type,
+        "problem": identity.problem,
+    }

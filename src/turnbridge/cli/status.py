@@ -1,0 +1,107 @@
+"""`turnbridge status`, which `turnbridge` alone runs too: the gateway, the account, and what to do next."""
+
+import shlex
+from collections.abc import Sequence
+
+import click
+
+from turnbridge import __version__
+from turnbridge.cli.account import account_of, identity_as_json
+from turnbridge.cli.api_key import KEY_FILE
+from turnbridge.cli.console import print_json, usable_settings
+from turnbridge.cli.gateway_client import NotTurnbridge, configured_endpoint
+from turnbridge.cli.plan import described_account, described_limits, limits_as_json
+from turnbridge.codex.account import Identity, PlanLimit
+from turnbridge.settings.command_line import own_command
+from turnbridge.settings.fields import Settings
+from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.items import JsonObject
+
+READY, NOT_READY, ABSENT, OTHER = "ready", "not_ready", "absent", "other"
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def status(*, as_json: bool) -> None:
+    """Show the gateway, the account, and what to do next: as `turnbridge` without a command."""
+    settings = usable_settings()
+    endpoint = configured_endpoint(settings)
+    state, reason = _gateway_state(settings)
+    identity: Identity | None = None
+    limits: tuple[PlanLimit, ...] = ()
+    problem = None
+    try:
+        identity, limits, _ = account_of(settings)
+    except (GatewayError, OSError) as error:
+        problem = str(error)
+    steps = _next_steps(settings, state, identity)
+    if as_json:
+        gateway: JsonObject = {"url": endpoint.base_url, "state": state, "reason": reason}
+        account = None if identity is None else {**identity_as_json(identity), "limits": limits_as_json(limits)}
+        print_json(
+            {
+                "version": __version__,
+                "gateway": gateway,
+                "account": account,
+                "problem": problem,
+                "next": [{"command": command, "purpose": purpose} for purpose, command in steps],
+            }
+        )
+        return
+    if state == NOT_READY and identity is not None and not identity.usable:
+        reason = "it waits for a login"
+    sentences = {
+        READY: f"ready on {endpoint.base_url}",
+        NOT_READY: f"running on {endpoint.base_url}, but not ready: {reason}",
+        ABSENT: f"not running on {endpoint.base_url}",
+        OTHER: reason,
+    }
+    who = f"unknown: {problem}" if identity is None else described_account(identity)
+    click.echo(f"Turnbridge {__version__}\n\n  Gateway  {sentences[state]}\n  Account  {who}")
+    for line in described_limits(limits):
+        click.echo(f"         {line}")
+    click.echo("\nNext:\n")
+    for number, (purpose, command) in enumerate(steps, 1):
+        click.echo(f"  {number}. {purpose}:\n     {command}")
+
+
+def _gateway_state(settings: Settings) -> tuple[str, str]:
+    """Return whether a gateway serves on the configured port, and the reason if it does not."""
+    try:
+        readiness = configured_endpoint(settings).readiness()
+    except NotTurnbridge as error:
+        return OTHER, f"{error.message} Choose another port: PORT, or `serve --port`."
+    if readiness is None:
+        return ABSENT, ""
+    return (READY, "") if readiness.status == READY else (NOT_READY, readiness.reason)
+
+
+def _next_steps(settings: Settings, state: str, identity: Identity | None) -> Sequence[tuple[str, str]]:
+    """Return three things to do, each with its command."""
+    log_in = ("Log in", own_command("login"))
+    serve = ("Start the gateway", own_command("serve"))
+    demo = ("Try it without an account", own_command("serve", "--demo"))
+    ask = ("Ask the model", own_command("ask", "Hello!"))
+    doctor = ("See what is wrong", own_command("doctor"))
+    models = ("See the models that clients can name", own_command("models"))
+    key = _where_the_key_is(settings)
+    connect = (f"Connect a client to {configured_endpoint(settings).base_url} with the key", key)
+    logged_in = identity is not None and identity.usable
+    match state:
+        case "ready" if logged_in or identity is None:
+            return ask, models, connect
+        case "ready":  # Without a login: the demo.
+            return ask, log_in, connect
+        case "not_ready":
+            return (doctor, ask, connect) if logged_in else (log_in, doctor, connect)
+        case _ if identity is None:
+            return doctor, demo, log_in
+        case _:
+            return (serve, ask, doctor) if logged_in else (log_in, serve, demo)
+
+
+def _where_the_key_is(settings: Settings) -> str:
+    """Return how to see the key of clients."""
+    if settings.api_key is not None:
+        return "(it is in PROXY_API_KEY)"
+    return f"cat {shlex.quote(str(settings.data_dir / KEY_FILE))}"

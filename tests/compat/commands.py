@@ -1,0 +1,76 @@
+"""Promises about the commands with which an owner operates the gateway."""
+
+from tests.compat.promise import OURS, Promise
+
+COMMANDS = (
+    Promise(
+        id="commands.login.browser",
+        sentence="`turnbridge login` shows a page to log in on, and ends when the browser has done so.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.login.device",
+        sentence="`turnbridge login --device` shows a code that can be entered in a browser on another machine.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.login.api-key",
+        sentence="`turnbridge login --api-key` reads the key from a pipe or a prompt, never from its arguments.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.login.cancel",
+        sentence="Ctrl-C cancels a login, and leaves the former one as it was.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.login.noticed",
+        sentence="A running gateway uses a new login, and no longer an old one, without a restart.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.logout",
+        sentence="`turnbridge logout` revokes the login at its issuer, and removes it from the user's Codex home.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.whoami",
+        sentence="`turnbridge whoami` shows the account, or that none is needed, and the use of the plan's windows.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.status",
+        sentence="`turnbridge` alone shows whether a gateway serves, who is logged in, and what to do next.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.ask",
+        sentence="`turnbridge ask` streams an answer through the running gateway, or through one that ends with it.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.models",
+        sentence="`turnbridge models` lists what `/v1/models` lists.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.config",
+        sentence="`turnbridge config` shows each setting and where it comes from, and masks secrets.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.help",
+        sentence="`-h` is `--help` everywhere, and neither it nor `--version` imports the server.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.doctor",
+        sentence="`turnbridge doctor` checks what a gateway needs, and says how to correct what is wrong.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.codex-use",
+        sentence="`turnbridge codex use VERSION` installs another Codex and checks it; nothing changes if that fails.",
+        source=OURS,
+    ),
+)

@@ -1,0 +1,49 @@
+"""Every promised behaviour, by area: `docs/compatibility.md` is written from it (`python -m tools.docs`)."""
+
+from tests.compat.anthropic import MESSAGES_API
+from tests.compat.bounds import BOUNDS
+from tests.compat.commands import COMMANDS
+from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
+from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
+from tests.compat.operation import FAULTS, LIMITS, THREADS
+from tests.compat.outcomes import FAILURES, USAGE
+from tests.compat.parameters import PARAMETERS, STRUCTURED_ANSWERS
+from tests.compat.promise import Promise
+from tests.compat.service import INGRESS, SAFETY, START
+from tests.compat.state import STATE
+from tests.compat.streams import STREAMS
+from tests.compat.tools import TOOLS
+from tests.compat.tracing import TRACE
+from tests.compat.versions import VERSIONS
+from tests.compat.websocket import WEBSOCKET
+
+AREAS: dict[str, tuple[Promise, ...]] = {
+    "What the model sees": ITEMS,
+    "Chat Completions": CHAT_ANSWERS,
+    "Responses": RESPONSE_ANSWERS,
+    "Anthropic Messages": MESSAGES_API,
+    "State": STATE,
+    "Streaming": STREAMS,
+    "Responses over WebSocket": WEBSOCKET,
+    "Parameters": PARAMETERS,
+    "Structured answers": STRUCTURED_ANSWERS,
+    "Reasoning": REASONING_ANSWERS,
+    "Images and files": MEDIA,
+    "Tools": TOOLS,
+    "Models": MODEL_NAMES,
+    "Codex versions": VERSIONS,
+    "Usage": USAGE,
+    "Errors": FAILURES,
+    "Threads": THREADS,
+    "Limits": LIMITS,
+    "Start and login": START,
+    "Commands": COMMANDS,
+    "Ingress": INGRESS,
+    "Bounds": BOUNDS,
+    "Safety": SAFETY,
+    "Faults": FAULTS,
+    "Trace": TRACE,
+}
+"""The title of each area, and what is promised there; ids begin with the area's own word."""
+
+PROMISES = tuple(promise for area in AREAS.values() for promise in area)
