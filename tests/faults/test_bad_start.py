@@ -116,8 +116,9 @@ async def test_an_app_server_that_hangs_while_it_is_recycled_is_noticed_too(
     tmp_path: Path, bad_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = tmp_path / "gate"
-    monkeypatch.setattr(Pool, "_is_outgrown", lambda _, worker: worker.opened >= 2)
     async with running_bridge(tmp_path, CODEX_BIN=bad_binary) as bridge, nothing_left(bridge):
+        # Only this pool's: other gateways of this process would recycle their app-servers too.
+        monkeypatch.setattr(bridge.gateway.pool, "_is_outgrown", lambda worker: worker.opened >= 2)
         (worker,) = bridge.gateway.pool.workers
         async with client(bridge.url, API_KEY, timeout_s=PATIENCE_S) as http:
             held_up = asyncio.ensure_future(

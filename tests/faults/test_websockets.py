@@ -13,6 +13,7 @@ from tests.faults.leftovers import nothing_left
 from tests.support.gateway import Bridge
 from tests.support.gateway_process import API_KEY as GATEWAY_KEY
 from tests.support.gateway_process import gateway_process
+from tests.support.logs import logged_requests
 from tests.support.sockets import Socket, connected, error_of, text_of
 from tests.support.waiting import until
 from turnbridge.scripted_model.replies import Reply, Wait, answer, message
@@ -155,6 +156,6 @@ async def test_a_client_that_stops_reading_loses_its_connection_and_its_turns(
                 await until(lambda: real.model.active == 1)
                 await until(lambda: real.model.active == 0)
                 assert text_of(await beside.ask()) == "Well."
+            lines = await logged_requests(logs, 2, lambda line: line["method"] == "POST")
         assert {log["event"] for log in logs if log["log_level"] == "warning"} == {"slow_reader"}
-        outcomes = sorted(log["outcome"] for log in logs if log["event"] == "request" and log["method"] == "POST")
-        assert outcomes == ["client_gone", "ok"]
+        assert sorted(line["outcome"] for line in lines) == ["client_gone", "ok"]

@@ -9,9 +9,11 @@ from typing import Any
 import codex_cli_bin
 import pytest
 import structlog
+from structlog.typing import EventDict
 
 from tests.real.conftest import PATIENCE_S
 from tests.support.gateway import API_KEY, Bridge
+from tests.support.logs import logged_requests
 from tests.support.tool_clients import inputs, shown_outputs, threads
 from turnbridge.codex.protocol.catalog import bare_catalog
 from turnbridge.codex.protocol.encode import SWITCHED_OFF
@@ -73,8 +75,8 @@ async def printed(home: Path, *words: str, folder: Path | None = None) -> str:
     return said.decode()
 
 
-async def ran(bridge: Bridge, home: Path, *words: str) -> tuple[list[JsonObject], list[JsonObject]]:
-    """Return the items that Codex reports of a turn whose provider is the gateway, and the gateway's log."""
+async def ran(bridge: Bridge, home: Path, words: str, *, requests: int) -> tuple[list[JsonObject], list[EventDict]]:
+    """Return the items that Codex reports of a turn whose provider is the gateway, and the log lines of so many requests."""
     catalog = home / "catalog.json"
     known = json.loads(await printed(home, "debug", "models", "--bundled"))
     catalog.write_text(json.dumps(bare_catalog(known, direct_tools=True)), encoding="utf-8")
@@ -82,9 +84,10 @@ async def ran(bridge: Bridge, home: Path, *words: str) -> tuple[list[JsonObject]
     config = CONFIG.format(catalog=json.dumps(str(catalog)), features=f"{{{off}}}", url=bridge.url)
     (home / "config.toml").write_text(config, encoding="utf-8")
     with structlog.testing.capture_logs() as logs:
-        told = await printed(home, "exec", "--skip-git-repo-check", "--json", *words)
+        told = await printed(home, "exec", "--skip-git-repo-check", "--json", words)
+        lines = await logged_requests(logs, requests)
     items = [event["item"] for event in map(json.loads, told.splitlines()) if event["type"] == "item.completed"]
-    return items, [dict(log) for log in logs if log["event"] == "request"]
+    return items, lines
 
 
 @pytest.mark.promise("websocket.clients", "websocket.warm-up", "websocket.memory")
@@ -92,7 +95,7 @@ async def test_codex_warms_up_and_continues_over_one_websocket(bridge: Bridge, t
     # A tool of its own that it declares even so, and answers by itself when nobody is there.
     question = json.dumps({"questions": []})
     bridge.script(answer(function_call("request_user_input", question)), answer(message("Hello from the model.")))
-    items, logs = await ran(bridge, tmp_path, "Say hello.")
+    items, logs = await ran(bridge, tmp_path, "Say hello.", requests=4)
     # The connection, the warm-up, the turn up to the call, and the rest of it.
     asked = [(log["method"], log["status"], log["served_by"]) for log in logs]
     assert asked == [("GET", 101, None), ("POST", 200, None), ("POST", 200, "fresh"), ("POST", 200, "parked")]

@@ -10,6 +10,7 @@ from dirty_equals import IsStr
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.support.gateway import Bridge
+from tests.support.logs import logged_requests
 from turnbridge.api.unserved import UNSERVED
 from turnbridge.scripted_model.replies import (
     JsonObject,
@@ -83,6 +84,7 @@ async def test_a_websocket_is_refused_on_a_route_that_does_not_serve_it(bridge: 
     route = "/v1/responses/{response_id}/cancel"
     with structlog.testing.capture_logs() as logs:
         response = await bridge.http.get(route.format(response_id="resp_1"), headers=HANDSHAKE)
+        lines = await logged_requests(logs, 1)
     assert (response.status_code, response.headers["upgrade"], response.headers["connection"]) == (
         426,
         "HTTP/1.1",
@@ -94,7 +96,7 @@ async def test_a_websocket_is_refused_on_a_route_that_does_not_serve_it(bridge: 
         "param": None,
         "code": "websocket_not_served",
     }
-    assert [(log["route"], log["status"]) for log in logs if log["event"] == "request"] == [(route, 426)]
+    assert [(line["route"], line["status"]) for line in lines] == [(route, 426)]
 
 
 @pytest.mark.promise("websocket.handshake")
@@ -122,7 +124,7 @@ async def test_a_request_that_is_refused_is_logged_with_what_it_asked_for(bridge
     wrong = {**ASK[path], "stream": True, "tools": [{"type": "code_interpreter"}]}
     with structlog.testing.capture_logs() as logs:
         assert (await bridge.http.post(f"/v1{path}", json=wrong)).status_code == 400
-    (line,) = [log for log in logs if log["event"] == "request"]
+        (line,) = await logged_requests(logs, 1)
     assert (line["model"], line["stream"], line["error_code"]) == (MODEL, True, "unsupported_tool")
 
 

@@ -12,7 +12,6 @@ from tests.support.gateway import Bridge, running_bridge
 from tests.support.plain_http import CHAT, RESPONSES, Call, Ending, ask
 from tests.support.processes import command, resident_mb, with_variable
 from tests.support.waiting import until
-from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,
@@ -41,13 +40,6 @@ def app_servers(directory: Path) -> list[int]:
     return [pid for pid in with_variable("CODEX_HOME", str(directory / HOME)) if " app-server " in command(pid)]
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let an app-server be outgrown after a few threads, however large they are."""
-    monkeypatch.setattr(Pool, "_is_outgrown", lambda _, worker: worker.opened >= THREADS)
-    monkeypatch.setattr(Pool, "threads_per_probe", THREADS)
-
-
 def is_fresh(bridge: Bridge) -> bool:
     """Tell whether whoever has had enough threads was replaced."""
     return all(worker.opened < THREADS for worker in bridge.gateway.pool.workers)
@@ -57,7 +49,11 @@ def is_fresh(bridge: Bridge) -> bool:
 async def recycling(directory: Path, count: int, *, warm_threads: int = 0) -> AsyncIterator[Bridge]:
     """Run a gateway whose app-servers are replaced after a few turns; only the newest ones are there afterwards."""
     async with running_bridge(directory, WORKER_COUNT=count, PROXY_WARM_THREADS_MAX=warm_threads) as running:
-        await grow(running.gateway.pool, count)
+        pool = running.gateway.pool
+        # Of this pool only: other gateways of this process would recycle their app-servers too.
+        pool._is_outgrown = lambda worker: worker.opened >= THREADS  # type: ignore[method-assign]
+        pool.threads_per_probe = THREADS
+        await grow(pool, count)
         running.model.respond = lambda _: answer(message("Well."))
         yield running
         running.gateway.calls.close()

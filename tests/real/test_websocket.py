@@ -12,6 +12,7 @@ from dirty_equals import IsPartialDict, IsStr
 from websockets.exceptions import InvalidStatus
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
+from tests.support.logs import logged_requests
 from tests.support.sockets import (
     PATIENCE_S,
     Socket,
@@ -417,8 +418,9 @@ async def test_outputs_of_calls_resume_the_turn_that_waits_for_them(bridge: Brid
         for call in ("call_1", "call_2"):
             output: JsonObject = {"type": "function_call_output", "call_id": call, "output": "20"}
             events = await socket.ask([output], tools=[WEATHER], previous_response_id=response_id(events))
+        lines = await logged_requests(logs, 2)
     assert text_of(events) == "Warm and cold."
-    assert [log["served_by"] for log in logs if log["event"] == "request"] == ["parked", "parked"]
+    assert [line["served_by"] for line in lines] == ["parked", "parked"]
 
 
 # Life
@@ -436,7 +438,8 @@ async def test_a_client_that_leaves_interrupts_all_its_turns(bridge: Bridge) -> 
             await socket.connection.close()
             async with asyncio.timeout(PATIENCE_S):
                 await bridge.model.until(lambda model: model.dropped == before + 3)
-    assert [log["outcome"] for log in logs if log["event"] == "request"] == ["client_gone"] * 3
+            lines = await logged_requests(logs, 3)
+    assert [line["outcome"] for line in lines] == ["client_gone"] * 3
 
 
 @pytest.mark.promise("websocket.age")
@@ -473,10 +476,10 @@ async def test_each_response_counts_for_the_rate_limit_and_is_logged(tmp_path: P
         with structlog.testing.capture_logs() as logs:
             assert [text_of(await socket.ask()) for _ in range(2)] == ["one", "two"]
             (refusal,) = await socket.ask()
+            lines = await logged_requests(logs, 3)
     headers = refusal["headers"]
     assert isinstance(headers, dict)
     assert (refusal["status"], headers["x-ratelimit-remaining-requests"], "retry-after" in headers) == (429, "0", True)
-    lines = [log for log in logs if log["event"] == "request"]
     assert [(line["status"], line["stream"], line["model"]) for line in lines] == [
         (200, True, MODEL),
         (200, True, MODEL),
@@ -517,7 +520,7 @@ async def test_the_keys_of_requests_are_those_of_the_handshake(bridge: Bridge, s
     bridge.says("hello")
     with structlog.testing.capture_logs() as logs:
         await socket.ask()
-    (line,) = [log for log in logs if log["event"] == "request"]
+        (line,) = await logged_requests(logs, 1)
     assert line["client"] is not None
     assert API_KEY not in str(logs)
 
@@ -528,7 +531,7 @@ async def test_the_wire_trace_has_each_response_as_a_request(tmp_path: Path) -> 
         bridge.says("hello")
         with structlog.testing.capture_logs() as logs:
             await socket.ask()
-    (line,) = [log for log in logs if log["event"] == "request"]
+            (line,) = await logged_requests(logs, 1)
     lines = [json.loads(each) for each in (tmp_path / "trace" / "wire.ndjson").read_text("utf-8").splitlines()]
     own = [each for each in lines if each.get("request_id") == line["request_id"]]
     assert (own[0]["method"], own[0]["payload"]["body"]["type"]) == ("POST /v1/responses", "response.create")
