@@ -76,7 +76,7 @@ async def printed(home: Path, *words: str, folder: Path | None = None) -> str:
 
 
 async def ran(bridge: Bridge, home: Path, words: str, *, requests: int) -> tuple[list[JsonObject], list[EventDict]]:
-    """Return the items that Codex reports of a turn whose provider is the gateway, and the log lines of so many requests."""
+    """Return what Codex reports of a turn whose provider is the gateway, and the log lines of so many requests."""
     catalog = home / "catalog.json"
     known = json.loads(await printed(home, "debug", "models", "--bundled"))
     catalog.write_text(json.dumps(bare_catalog(known, direct_tools=True)), encoding="utf-8")
