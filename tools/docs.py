@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import click
 from msgspec import structs
@@ -17,12 +18,15 @@ from msgspec import structs
 from tests.compat.promises import AREAS
 from turnbridge.api.shared.errors import TABLE, error_headers, status_of
 from turnbridge.api.unserved import UNSERVED
+from turnbridge.bootstrap import observe
 from turnbridge.cli.main import app
 from turnbridge.codex.process.home import KEPT_CONFIG_KEYS
 from turnbridge.codex.protocol import errors as codex_errors
 from turnbridge.settings.fields import Settings
 from turnbridge.settings.former import FORMER
 from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.events import Usage
+from turnbridge.web.middleware.observability import Metrics, RequestContext
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -118,6 +122,32 @@ def unserved() -> str:
     return _table(("routes", "why not, and what instead"), [(", ".join(paths), why) for why, paths in families.items()])
 
 
+def metrics() -> str:
+    """Return every metric of the gateway, with its labels."""
+    shown = Metrics()
+    parts = MagicMock()
+    parts.pool.ended = {"crashed": 0}
+    observe(shown, MagicMock(), parts, ())
+    # A metric shows its labels once it has a value: one request that has everything, and one that fails.
+    now, used = 0.0, Usage(input=1)
+    request = RequestContext(request_id="", method="POST", route="", clock=float, started_at=now, status=200)
+    request.usage, request.served_by, request.first_output_at = used, "fresh", now
+    for _ in range(2):
+        shown.request_began()
+    shown.request_ended(request, outcome="ok", ended_at=now)
+    shown.request_ended(request, outcome="server_error", ended_at=now)
+    rows = []
+    for family in sorted(shown.registry.collect(), key=lambda family: family.name):
+        if family.name.startswith("turnbridge_"):
+            labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
+            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            kind = "gauge" if family.type == "info" else family.type
+            rows.append(
+                (f"`{family.name}{suffix}`", kind, ", ".join(f"`{each}`" for each in labels), family.documentation)
+            )
+    return _table(("metric", "type", "labels", "what it is"), rows)
+
+
 def compatibility() -> str:
     """Return every promise, by area."""
     head = ("id", "what is promised", "source", "how it differs from OpenAI")
@@ -137,6 +167,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "provider-statuses": provider_statuses,
     "codex-names": codex_names,
     "unserved": unserved,
+    "metrics": metrics,
     "compatibility": compatibility,
 }
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sized
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -158,15 +158,15 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     watch = Watch(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
     tokenizer, clients = OpenAITokenizer(), len({key for key in api_key.split(",") if key.strip()})
     runner = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, parts.calls, parts.warm, watch)
-    admission = _admission(settings, clients=clients)
+    metrics = Metrics()
+    admission = _admission(settings, clients=clients, on_wait=metrics.waited)
     counter = InputCounter(parts.media, tokenizer, clients=clients)
-    metrics = _metrics(admission, parts)
     rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))
     state = State(parts.store, parts.calls, decode=decode_items, encode=encode_items)
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.turn_ended)
     generation = Generation(runner, parts.backend, parts.judge, admission, state=state, bodies=bodies, rules=rules)
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.closed)
-    metrics.watch("turnbridge_websockets_open", "WebSocket connections.", lambda: len(sockets))
+    observe(metrics, admission, parts, sockets)
     app = build_app(
         [
             ChatCompletions(generation),
@@ -212,13 +212,14 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
         await asyncio.sleep(PRUNING_INTERVAL_S)
 
 
-def _admission(settings: Settings, *, clients: int) -> Admission:
+def _admission(settings: Settings, *, clients: int, on_wait: Callable[[float], None]) -> Admission:
     return Admission(
         clients=clients,
         turns=settings.max_turns,
         waiting=settings.queue_max,
         patience_s=settings.queue_timeout_ms / 1000,
         turns_per_client=settings.key_max_turns,
+        on_wait=on_wait,
     )
 
 
@@ -237,30 +238,42 @@ def _generation_rules(settings: Settings) -> GenerationRules:
     )
 
 
-def _metrics(admission: Admission, parts: Parts) -> Metrics:
-    metrics = Metrics()
+def observe(metrics: Metrics, admission: Admission, parts: Parts, sockets: Sized) -> None:
+    """Let the metrics show what counts by itself."""
     pool, calls, warm = parts.pool, parts.calls, parts.warm
+    metrics.watch(
+        "turnbridge_ready",
+        "Whether turns can be run, as `/readyz` says.",
+        lambda: pool.readiness().ready and not admission.closed,
+    )
+    metrics.watch("turnbridge_logged_in", "Whether Codex has a login.", lambda: pool.logged_in)
     metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)
     metrics.watch("turnbridge_requests_waiting", "Requests that wait for a turn.", lambda: admission.waiting)
-    metrics.watch("turnbridge_queue_seconds", "Seconds that requests have waited in all.", lambda: admission.waited_s)
+    metrics.watch("turnbridge_websockets_open", "WebSocket connections.", lambda: len(sockets))
     metrics.watch("turnbridge_turns_parked", "Turns that wait for the outputs of their calls.", lambda: len(calls))
     metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
-    metrics.watch("turnbridge_workers", "App-servers that take turns.", lambda: len(pool.workers))
-    metrics.watch(
-        "turnbridge_worker_memory_bytes",
-        "Resident memory of the app-servers that take turns.",
-        lambda: sum(worker.resident_bytes for worker in pool.workers),
-    )
     metrics.watch(
         "turnbridge_threads_spare",
         "Threads started ahead of requests.",
         lambda: sum(len(worker.spares) for worker in pool.workers),
     )
-    metrics.watch("turnbridge_worker_deaths", "App-servers that ended by themselves.", lambda: pool.restarts)
+    metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len(pool.workers))
+    metrics.watch(
+        "turnbridge_app_server_memory_bytes",
+        "Resident memory of the app-servers that take turns.",
+        lambda: sum(worker.resident_bytes for worker in pool.workers),
+    )
+    metrics.watch_totals(
+        "turnbridge_app_server_replacements_total",
+        "App-servers that ended by themselves or were replaced or stopped, by reason.",
+        lambda: pool.ended,
+        label="reason",
+    )
     if parts.trace is not None:
         trace = parts.trace
-        metrics.watch("turnbridge_trace_lines_lost", "Lines of the wire trace not written.", lambda: trace.lost)
-    return metrics
+        metrics.watch_total(
+            "turnbridge_trace_lines_lost_total", "Lines of the wire trace not written.", lambda: trace.lost
+        )
 
 
 def wire_trace(settings: Settings, api_key: str) -> Trace:

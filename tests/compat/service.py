@@ -206,7 +206,8 @@ INGRESS = (
     ),
     Promise(
         id="ingress.metrics.labels",
-        sentence="Its labels are bounded: routes by template, errors by known codes.",
+        sentence="Its labels are bounded: routes by template, models by Codex's own names, errors by known codes "
+        "and by whether the client, the gateway or the provider is their source.",
         source=OURS,
     ),
     Promise(

@@ -265,12 +265,12 @@ SERIES = {
     'turnbridge_requests_total{outcome="ok",route="/v1/responses",status_class="2xx"}': 1,
     'turnbridge_requests_total{outcome="client_error",route="/v1/responses",status_class="4xx"}': 1,
     'turnbridge_request_seconds_count{route="/v1/responses"}': 2,
-    'turnbridge_first_output_seconds_count{route="/v1/responses"}': 1,
-    'turnbridge_tokens_total{kind="input"}': 100,
-    'turnbridge_tokens_total{kind="cached"}': 40,
-    'turnbridge_tokens_total{kind="output"}': 50,
-    'turnbridge_tokens_total{kind="reasoning"}': 20,
-    'turnbridge_errors_total{code="rate_limit_exceeded"}': 1,
+    'turnbridge_first_output_seconds_count{model="gpt-5.5"}': 1,
+    'turnbridge_tokens_total{kind="input",model="gpt-5.5"}': 100,
+    'turnbridge_tokens_total{kind="cached",model="gpt-5.5"}': 40,
+    'turnbridge_tokens_total{kind="output",model="gpt-5.5"}': 50,
+    'turnbridge_tokens_total{kind="reasoning",model="gpt-5.5"}': 20,
+    'turnbridge_errors_total{code="rate_limit_exceeded",source="provider"}': 1,
 }
 """By how much each grows with one answer and one failure."""
 

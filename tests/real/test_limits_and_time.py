@@ -72,7 +72,7 @@ async def test_the_queue_is_seen_in_the_metrics(tmp_path: Path) -> None:
         gate.set()
         assert [await asking for asking in asked] == [WELL, WELL]
         assert {"turnbridge_turns_running 1.0", "turnbridge_requests_waiting 1.0"} <= set(metrics)
-        assert 'turnbridge_errors_total{code="queue_full"} 1.0' in metrics
+        assert 'turnbridge_errors_total{code="queue_full",source="gateway"} 1.0' in metrics
 
 
 @pytest.mark.promise("limits.queue")

@@ -238,7 +238,7 @@ async def test_a_full_disk_breaks_no_request_and_is_counted(tmp_path: Path) -> N
         settle(bridge)
         metrics = (await bridge.http.get("/metrics")).text
     assert answered.json()["choices"][0]["message"]["content"] == "Hi."
-    (lost,) = (line for line in metrics.splitlines() if line.startswith("turnbridge_trace_lines_lost "))
+    (lost,) = (line for line in metrics.splitlines() if line.startswith("turnbridge_trace_lines_lost_total "))
     assert float(lost.split()[1]) > 10
 
 

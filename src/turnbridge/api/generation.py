@@ -215,6 +215,7 @@ class Generation:
             )
         catalog, spec = await self.catalog(), turn.spec
         choice = catalog.resolve(spec.model)
+        context_of(request.scope).codex_model = choice.model.id
         if spec.effort is not None:
             catalog.check_effort(choice.model, spec.effort, param=effort_param)
         effort, client = spec.effort or choice.effort, client_of(request.scope)
@@ -245,6 +246,7 @@ class Generation:
             self._admission.admitted(turn.spec.client, choices, partial(size, turn)),
             at_once=self._admission.at_once(choices),
             reshape=None if settled.mode == "openai-json" else calls_as_text,
+            model=turn.spec.model,
             on_output=context_of(request.scope).mark_first_output,
         )
 

@@ -51,11 +51,20 @@ class Admission:
     """Admits `turns`, and then up to `waiting` requests into a queue that serves the clients in rotation."""
 
     def __init__(
-        self, *, turns: int, waiting: int, patience_s: float, turns_per_client: int | None = None, clients: int = 1
+        self,
+        *,
+        turns: int,
+        waiting: int,
+        patience_s: float,
+        turns_per_client: int | None = None,
+        clients: int = 1,
+        on_wait: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """`on_wait` is told how many seconds each request has waited, whether it was admitted or not."""
         self._turns = turns
         self._most_waiting = waiting
         self._patience_s = patience_s
+        self._on_wait = on_wait
         # How many turns one client may have, running or waiting, and how many of them may run.
         self._client_turns = turns_per_client
         self._client_running = turns - (turns // KEPT_FREE_OF if clients > 1 else 0)
@@ -67,8 +76,6 @@ class Admission:
         self.closed = False
         """Whether all further requests are rejected."""
         self.running = 0
-        self.waited_s = 0.0
-        """How long all requests together have waited, whether they were admitted or not."""
 
     @property
     def waiting(self) -> int:
@@ -97,6 +104,7 @@ class Admission:
         self._shares[place.client] += place.share
         if self._may_start(place) and not self._overtakes(place):
             self._start(place)
+            self._on_wait(0.0)
             return 0.0
         try:
             return await self._wait(place)
@@ -145,7 +153,7 @@ class Admission:
             raise
         finally:
             waited_s = loop.time() - began
-            self.waited_s += waited_s
+            self._on_wait(waited_s)
         return waited_s
 
     def _give_up(self, place: Place) -> None:

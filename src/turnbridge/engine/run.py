@@ -82,6 +82,7 @@ class Run:
         *,
         at_once: int = 1,
         reshape: Reshape | None = None,
+        model: str | None = None,
         on_output: Callable[[], None] = lambda: None,
     ) -> None:
         """Of several turns, `at_once` run at the same time; `on_output` is called when the first output comes."""
@@ -92,6 +93,8 @@ class Run:
         self._on_output = on_output
         self._unserved = len(turns)
         self.encoder = encoder
+        self.model = model
+        """As Codex names it."""
         self.queued_s: float | None = None
         """How long it waited to be admitted."""
         self.served: dict[int, TurnServed] = {}

@@ -3,15 +3,19 @@
 No HTTP number stands here: `api.shared.errors` holds the one table that turns these into statuses.
 """
 
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 E = TypeVar("E", bound=BaseException)
+
+Source: TypeAlias = Literal["client", "gateway", "provider"]
+"""Where a failure comes from: the request, this gateway with its limits, or what is behind Codex."""
 
 
 class GatewayError(Exception):
     """A failure that may be told to the client; `message` never holds a secret."""
 
     code: ClassVar[str | None] = None
+    source: ClassVar[Source] = "gateway"
 
     def __init__(
         self,
@@ -30,6 +34,8 @@ class GatewayError(Exception):
 
 class RequestError(GatewayError):
     """The client's request cannot be served as it stands."""
+
+    source = "client"
 
 
 class InvalidRequest(RequestError):
@@ -106,6 +112,7 @@ class LoginRequired(GatewayError):
     """Codex is not logged in, or the provider rejected its login."""
 
     code = "codex_login_required"
+    source = "provider"
 
 
 class RateLimited(GatewayError):
@@ -114,22 +121,31 @@ class RateLimited(GatewayError):
     code = "rate_limit_exceeded"
 
 
+class UpstreamRateLimited(RateLimited):
+    """The provider behind Codex has had too many requests for now."""
+
+    source = "provider"
+
+
 class QuotaExhausted(GatewayError):
     """The plan, credits or budget behind Codex are used up."""
 
     code = "insufficient_quota"
+    source = "provider"
 
 
 class OutputRejected(GatewayError):
     """The model answered, and paid quota for it, but not in the shape that the client asked for."""
 
     code = "invalid_structured_output"
+    source = "provider"
 
 
 class UpstreamFailed(GatewayError):
     """The provider behind Codex failed."""
 
     code = "upstream_error"
+    source = "provider"
 
 
 class UpstreamOverloaded(UpstreamFailed):
@@ -164,6 +180,7 @@ class TurnTimeout(GatewayError):
     """The turn took longer than it may."""
 
     code = "turn_timeout"
+    source = "provider"
 
 
 class InternalFault(GatewayError):

@@ -86,7 +86,7 @@ class Answer:
         finally:
             context.usage, failure = self._run.encoder.usage, self._run.encoder.failure
             if failure is not None:
-                context.error_code = failure.error.error_code
+                context.note_error(failure.error)
             for served in self._run.served.values():
                 context.served_by = served.thread
 

@@ -25,7 +25,7 @@ LOGIN = f"The provider rejected Codex's login: It broke. {LOGIN_HELP}"
 FAILED = Told(errors.UpstreamFailed, "It broke.", "upstream_error")
 FAULT = Told(errors.InternalFault, "It broke.", "internal_error")
 OVERLOADED = Told(errors.UpstreamOverloaded, "It broke.", "server_is_overloaded", retry_after=DEFAULT_RETRY_AFTER_S)
-LIMITED = Told(errors.RateLimited, "It broke.", "rate_limit_exceeded", retry_after=DEFAULT_RETRY_AFTER_S)
+LIMITED = Told(errors.UpstreamRateLimited, "It broke.", "rate_limit_exceeded", retry_after=DEFAULT_RETRY_AFTER_S)
 QUOTA = Told(errors.QuotaExhausted, "It broke.", "insufficient_quota")
 POLICY = Told(errors.PolicyRefusal, "It broke.", "content_policy_violation")
 TOO_LONG = Told(errors.ContextTooLong, f"{CONTEXT_WORDS} It broke.", "context_length_exceeded", "input")
@@ -201,7 +201,7 @@ def test_an_answer_that_the_provider_cut_off_is_told_from_a_failure(
     [
         (400, errors.InvalidRequest),
         (418, errors.UpstreamFailed),
-        (429, errors.RateLimited),
+        (429, errors.UpstreamRateLimited),
         (500, errors.UpstreamFailed),
         (503, errors.UpstreamOverloaded),
     ],

@@ -132,7 +132,7 @@ EXPECTED: dict[str, list[object]] = {
     "failed_rate_limit": [
         Failed(
             Told(
-                errors.RateLimited,
+                errors.UpstreamRateLimited,
                 "rate limit exceeded: Rate limit reached. Please try again in 11.054s.",
                 code="rate_limit_exceeded",
                 retry_after=11.054,
@@ -194,7 +194,7 @@ EXPECTED: dict[str, list[object]] = {
     "http_429": [
         Failed(
             Told(
-                errors.RateLimited,
+                errors.UpstreamRateLimited,
                 "exceeded retry limit, last status: 429 Too Many Requests",
                 code="rate_limit_exceeded",
                 retry_after=DEFAULT_RETRY_AFTER_S,

@@ -47,7 +47,7 @@ def attempt(reason: str, status: int | None = None) -> TurnError:
         (
             attempt("rate limit exceeded: Please try again in 20s.", None),
             Told(
-                errors.RateLimited,
+                errors.UpstreamRateLimited,
                 "rate limit exceeded: Please try again in 20s.",
                 "rate_limit_exceeded",
                 retry_after=20,

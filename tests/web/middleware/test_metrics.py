@@ -10,11 +10,11 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from tests.web.asgi_driver import call
-from turnbridge.turn.errors import InvalidRequest, RateLimited
+from turnbridge.turn.errors import InvalidRequest, RateLimited, UpstreamOverloaded, UpstreamRateLimited
 from turnbridge.turn.events import Usage
 from turnbridge.web.middleware.auth import MOST_WRONG_KEYS
 from turnbridge.web.middleware.ingress import wrap
-from turnbridge.web.middleware.observability import Metrics, context_of
+from turnbridge.web.middleware.observability import MOST_MODELS, Metrics, context_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +36,7 @@ class Turn:
         self.active = self.metrics.registry.get_sample_value("turnbridge_active_requests")
         context = context_of(request.scope)
         context.usage = Usage(input=30, cached=20, output=10)
+        context.codex_model = request.headers.get("x-model")
         context.mark_first_output()
         return PlainTextResponse("fine")
 
@@ -44,6 +45,10 @@ async def fail(request: Request) -> Response:
     match request.path_params["how"]:
         case "fast":
             raise RateLimited("Slow down.")
+        case "provider":
+            raise UpstreamRateLimited("Slow down.")
+        case "overloaded":
+            raise UpstreamOverloaded("Later.")
         case "own":
             raise InvalidRequest("No.", code="code_of_a_plugin")
         case how:
@@ -98,8 +103,30 @@ async def test_times_and_tokens_are_counted() -> None:
     # The clock is read at the start, at the first output, at the first byte and at the end.
     await call(gateway(metrics), "POST", "/v1/turn", headers=KEY)
     assert samples(metrics, "turnbridge_request_seconds_sum") == {("/v1/turn",): 3}
-    assert samples(metrics, "turnbridge_first_output_seconds_sum") == {("/v1/turn",): 1}
-    assert samples(metrics, "turnbridge_tokens_total") == {("input",): 30, ("cached",): 20, ("output",): 10}
+    assert samples(metrics, "turnbridge_first_output_seconds_sum") == {("other",): 1}
+    spent = {("input", "other"): 30, ("cached", "other"): 20, ("output", "other"): 10}
+    assert samples(metrics, "turnbridge_tokens_total") == spent
+
+
+@pytest.mark.promise("ingress.metrics.labels")
+async def test_no_more_models_than_that_have_series_of_their_own() -> None:
+    metrics = Metrics()
+    app = gateway(metrics)
+    for number in range(MOST_MODELS + 5):
+        await call(app, "POST", "/v1/turn", headers={**KEY, "x-model": f"m{number}"})
+    await call(app, "POST", "/v1/turn", headers={**KEY, "x-model": "m3"})
+    counts = samples(metrics, "turnbridge_first_output_seconds_count")
+    assert counts == {(f"m{number}",): 1 for number in range(MOST_MODELS)} | {("m3",): 2, ("other",): 5}
+
+
+async def test_a_counter_may_be_read_from_what_counts_by_itself() -> None:
+    metrics, lost, ended = Metrics(), [3.0], {"a": 1, "b": 0}
+    metrics.watch_total("lost_total", "Lost.", lambda: lost[0])
+    metrics.watch_totals("ended_total", "Ended.", lambda: ended, label="reason")
+    lost[0], ended["b"] = 4.0, 2
+    text = (await call(gateway(metrics), "GET", "/metrics", headers=KEY)).body.decode()
+    assert "# TYPE lost_total counter\nlost_total 4.0\n" in text
+    assert 'ended_total{reason="a"} 1.0\nended_total{reason="b"} 2.0\n' in text
 
 
 async def test_a_request_is_active_while_it_is_served() -> None:
@@ -114,13 +141,15 @@ async def test_a_request_is_active_while_it_is_served() -> None:
 async def test_errors_are_counted_by_known_codes_only() -> None:
     metrics = Metrics()
     app = gateway(metrics)
-    for how in ("fast", "own", "made-up-1", "made-up-2"):
+    for how in ("fast", "provider", "overloaded", "own", "made-up-1", "made-up-2"):
         await call(app, "GET", f"/v1/fail/{how}", headers=KEY)
     await call(app, "GET", "/v1/turn")
     assert samples(metrics, "turnbridge_errors_total") == {
-        ("rate_limit_exceeded",): 1,
-        ("other",): 3,
-        ("invalid_api_key",): 1,
+        ("rate_limit_exceeded", "gateway"): 1,
+        ("rate_limit_exceeded", "provider"): 1,
+        ("server_is_overloaded", "provider"): 1,
+        ("other", "client"): 3,
+        ("invalid_api_key", "client"): 1,
     }
 
 

@@ -124,8 +124,10 @@ class BackgroundRun:
 class BackgroundRuns:
     """The background responses of this gateway."""
 
-    def __init__(self, state: State, *, keepalive_s: float | None, count: Callable[[Usage, str], None]) -> None:
-        """`count` receives the tokens of each run, and how it was served."""
+    def __init__(
+        self, state: State, *, keepalive_s: float | None, count: Callable[[Usage, str, str | None], None]
+    ) -> None:
+        """`count` receives the tokens of each run, how it was served, and the model."""
         self._state = state
         self._keepalive_s = keepalive_s
         self._count = count
@@ -223,7 +225,7 @@ class BackgroundRuns:
         served = run.run.served.get(0)
         # A turn that never began was served by nothing, and used no tokens.
         if served is not None:
-            self._count(run.encoder.usage, served.thread)
+            self._count(run.encoder.usage, served.thread, run.run.model)
         log.info(
             "background_response",
             response=run.id,

@@ -34,6 +34,7 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.PolicyRefusal: Shape(400, "invalid_request_error"),
     errors.LoginRequired: Shape(401, "authentication_error"),
     errors.RateLimited: Shape(429, "rate_limit_error"),
+    errors.UpstreamRateLimited: Shape(429, "rate_limit_error"),
     errors.QuotaExhausted: Shape(429, "insufficient_quota"),
     errors.OutputRejected: Shape(422, "server_error"),
     errors.UpstreamFailed: Shape(502, "server_error"),

@@ -8,10 +8,11 @@ replacement is ready it takes no new turns, and stops after its last turn.
 import asyncio
 import contextlib
 import resource
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 import structlog
 
@@ -21,6 +22,9 @@ from turnbridge.codex.protocol.messages import DiagnosticsResult
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, LoginRequired
 
 log = structlog.get_logger(__name__)
+
+Reason: TypeAlias = Literal["crashed", "hung", "unanswered", "memory", "age", "login", "home_removed", "idle"]
+"""Why an app-server is stopped or replaced; the first two ended without us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +92,20 @@ class Pool:
         self._complete = asyncio.Event()
         """Set while as many serve as are to."""
         self._check = asyncio.Event()
-        self.restarts = 0
+        self.ended: Counter[str] = Counter(dict.fromkeys(get_args(Reason), 0))
+        """How many app-servers have been replaced or stopped, by reason."""
         if not on_demand:
             self._wanted.set()
+
+    @property
+    def restarts(self) -> int:
+        """Return how many app-servers ended by themselves, or hung and were killed."""
+        return self.ended["crashed"] + self.ended["hung"]
+
+    @property
+    def logged_in(self) -> bool:
+        """Tell whether an app-server that serves has a login."""
+        return not all(worker.login_missing for worker in self._serving)
 
     @property
     def workers(self) -> list[Worker]:
@@ -112,7 +127,7 @@ class Pool:
                 if len(self._serving) - len(outgrown) < self.target:
                     await self._add()
                 elif outgrown:
-                    self._recycle(outgrown[0])
+                    self._recycle(outgrown[0], self._due_reason(outgrown[0]))
                 else:
                     await self._check.wait()
         finally:
@@ -162,7 +177,7 @@ class Pool:
         """Return whether turns can run."""
         if not self._serving:
             return Readiness(ready=False, reason=self._problem)
-        if all(worker.login_missing for worker in self._serving):
+        if not self.logged_in:
             self._check.set()
             return Readiness(ready=False, reason=self._login_help)
         return Readiness(ready=True, reason="")
@@ -187,7 +202,7 @@ class Pool:
                 home = worker.spec.home
                 log.error("codex_home_removed", home=str(home), pid=worker.process.pid)
                 self._problem = f"The directory {home} was removed while Codex ran in it, and is being made again."
-                self._recycle(worker)
+                self._recycle(worker, "home_removed")
 
     def _login_may_have_changed(self, worker: Worker) -> bool:
         """Tell whether an app-server without a login should be restarted: Codex reads the login only at its start."""
@@ -209,14 +224,14 @@ class Pool:
         self._problem = self._login_help
         for worker in self.workers:
             if worker.login_missing:
-                self._recycle(worker)
+                self._recycle(worker, "login")
 
     def _stop_idle(self) -> None:
         """Stop the app-servers beyond the first that had nothing to do for long enough."""
         for worker in self._serving[:0:-1]:
             if worker.load == worker.parked == 0 and _now() - worker.idle_since >= self.idle_s:
                 self.target = len(self._serving) - 1
-                self._recycle(worker)
+                self._recycle(worker, "idle")
 
     async def _add(self) -> None:
         """Start one app-server."""
@@ -232,7 +247,7 @@ class Pool:
         worker.first_resident_bytes = worker.resident_bytes
         log.info("codex_ready", pid=worker.process.pid, models=len(worker.models))
         worker.process.exited.add_done_callback(lambda _: self._exited(worker))
-        worker.connection.on_timeout = lambda: self._recycle(worker)
+        worker.connection.on_timeout = lambda: self._recycle(worker, "unanswered")
         if worker.process.exited.done():
             self._crashes.append(_now())
         else:
@@ -247,7 +262,7 @@ class Pool:
         if worker not in self._serving:
             return
         self._crashes.append(_now())
-        self.restarts += 1
+        self.ended["hung" if worker.hangs else "crashed"] += 1
         self._problem = f"Codex ended (exit status {worker.process.exit_status}) and is being started again."
         log.warning("codex_ended", last_words=worker.process.last_words())
         self._remove(worker)
@@ -260,11 +275,13 @@ class Pool:
         if len(self._serving) < self.target:
             self._complete.clear()
 
-    def _recycle(self, worker: Worker) -> None:
+    def _recycle(self, worker: Worker, reason: Reason) -> None:
         """Give an app-server no more turns, and stop it when its turns have ended."""
         if worker not in self._serving:
             return
-        log.info("codex_recycled", pid=worker.process.pid, threads=worker.opened, mb=worker.resident_bytes // 2**20)
+        megabytes = worker.resident_bytes // 2**20
+        log.info("codex_recycled", reason=reason, pid=worker.process.pid, threads=worker.opened, mb=megabytes)
+        self.ended[reason] += 1
         self._remove(worker)
         drain = asyncio.ensure_future(self._drain(worker))
         self._draining[drain] = worker
@@ -301,6 +318,11 @@ class Pool:
         """Tell whether an app-server is to be recycled now."""
         return self._is_outdated(worker) or (self._is_outgrown(worker) and not self._is_handing_over())
 
+    def _due_reason(self, worker: Worker) -> Reason:
+        if self._is_outdated(worker):
+            return "login"
+        return "memory" if self._growth(worker) >= self.max_growth_bytes else "age"
+
     def _is_handing_over(self) -> bool:
         """Tell whether a recycled app-server still has turns, so that the next one is better recycled after it.
 
@@ -336,6 +358,7 @@ class Pool:
                 log.warning("codex_probe_refused", pid=pid, reason=error.message)
             elif not worker.process.exited.done():
                 log.error("codex_hangs", pid=pid)
+                worker.hangs = True
                 worker.process.kill()
         except GatewayError as error:
             # Any answer shows that it is alive.

@@ -127,6 +127,8 @@ class Worker:
     """Its memory, as last measured."""
     first_resident_bytes: int = 0
     """Its memory when it was ready."""
+    hangs: bool = False
+    """Whether it was killed because it did not answer the probe."""
     over_websocket: bool
     """Whether Codex reaches the provider over WebSocket."""
     spares: SpareThreads = field(init=False)

@@ -57,7 +57,7 @@ class UpstreamBody(msgspec.Struct, frozen=True):
 
 
 def _rate_limited(message: str) -> GatewayError:
-    return errors.RateLimited(message, retry_after=wait_named_in(message) or DEFAULT_RETRY_AFTER_S)
+    return errors.UpstreamRateLimited(message, retry_after=wait_named_in(message) or DEFAULT_RETRY_AFTER_S)
 
 
 def _context_too_long(message: str) -> GatewayError:

@@ -359,7 +359,7 @@ class AnswerErrors:
         context = context_of(scope)
         if context.complete:
             return
-        context.error_code = error.error_code
+        context.note_error(error)
         if context.status is not None:
             return
         reply = context.dialect.error(error, scope)

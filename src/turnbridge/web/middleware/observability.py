@@ -4,7 +4,8 @@ The line tells who waited how long for what, and how it ended. A client is named
 holds prompts, keys, query strings or the paths of unknown routes: only fields of `RequestContext` reach it.
 """
 
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, TypeAlias
@@ -15,16 +16,22 @@ from prometheus_client import (
     Gauge,
     GCCollector,
     Histogram,
+    Info,
+    Metric,
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 from structlog.typing import FilteringBoundLogger
 
+from turnbridge import __version__
 from turnbridge.api.shared.errors import TABLE
+from turnbridge.turn.errors import GatewayError, Source
 from turnbridge.turn.events import Usage
 from turnbridge.web.http import OPENAI, Dialect
 
@@ -49,11 +56,15 @@ ERROR_CODES = {kind.code for kind in TABLE if kind.code is not None} | {
     "slow_reader",
 }
 TOKENS = ("input", "cached", "output", "reasoning")
+MOST_MODELS = 64
+"""How many models have series of their own. Only names that Codex serves get that far, and it serves fewer."""
 
 # From a list of models to a long agentic turn.
 REQUEST_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1800)
 # Finest where a person starts to notice the wait; the tail is for reasoning models.
 FIRST_OUTPUT_SECONDS = (0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 8, 13, 20, 40, 60, 120)
+# Most requests do not wait at all; from one second on a person does. The last ones are near the default patience.
+QUEUE_SECONDS = (0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 
 # When a series was made tells nothing here, and would double the size of a scrape.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -95,12 +106,20 @@ class RequestContext:
     """Who asks, once the key has been checked."""
     client_gone: bool = False
     model: str | None = None
+    """As the client names it."""
+    codex_model: str | None = None
+    """As Codex names it, once the client's name is resolved."""
     served_by: str | None = None
     stream: bool = False
     usage: Usage | None = None
     first_output_at: float | None = None
     error_code: str | None = None
     """The code told to the client, also when it was told inside a stream that had begun with 200."""
+    error_source: Source | None = None
+
+    def note_error(self, error: GatewayError) -> None:
+        """Note what the client is told of a failure."""
+        self.error_code, self.error_source = error.error_code, error.source
 
     def mark_first_output(self) -> None:
         """Note when the model's first output came; later calls change nothing."""
@@ -154,6 +173,24 @@ def _milliseconds(start: float, end: float | None) -> float | None:
     return None if end is None else round((end - start) * 1000, 3)
 
 
+class _Watched(Collector):
+    """A counter whose values are read at each scrape, from what counts by itself."""
+
+    def __init__(
+        self, name: str, description: str, values: Callable[[], Mapping[str, float]], *, label: str | None
+    ) -> None:
+        self._name = name
+        self._description = description
+        self._values = values
+        self._labels = None if label is None else (label,)
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(self._name, self._description, labels=self._labels)
+        for value, count in self._values().items():
+            family.add_metric((value,) if self._labels else (), count)
+        yield family
+
+
 class Metrics:
     """All series of one gateway, in its own registry."""
 
@@ -161,35 +198,56 @@ class Metrics:
         own = self.registry = CollectorRegistry()
         ProcessCollector(registry=own)
         GCCollector(registry=own)
+        build = {"version": __version__, "python": platform.python_version()}
+        Info("turnbridge_build", "What runs here.", registry=own).info(build)
         self._active = Gauge("turnbridge_active_requests", "Requests being served.", registry=own)
-        requests = Counter(
-            "turnbridge_requests_total", "Requests that ended.", ("route", "status_class", "outcome"), registry=own
+        self._requests = self._counter("requests", "Requests that ended.", "route", "status_class", "outcome")
+        self._tokens = self._counter("tokens", "Tokens; input includes cached, output reasoning.", "kind", "model")
+        self._turns = self._counter("turns", "Turns that ended: fresh, replayed, warm or parked.", "thread", "model")
+        self._errors = self._counter(
+            "errors",
+            "Error responses, by code and by where the failure comes from: client, gateway or provider.",
+            "code",
+            "source",
         )
-        tokens = Counter(
-            "turnbridge_tokens_total", "Tokens; input includes cached, output reasoning.", ("kind",), registry=own
+        self._seconds = self._histogram("request", "Duration of requests.", "route", REQUEST_SECONDS)
+        self._first_output = self._histogram(
+            "first_output",
+            "Time to the model's first output, from the arrival of the request.",
+            "model",
+            FIRST_OUTPUT_SECONDS,
         )
-        turns = Counter(
-            "turnbridge_turns_total", "Turns that were fresh, replayed, warm or parked.", ("thread",), registry=own
-        )
-        errors = Counter("turnbridge_errors_total", "Error responses, by code.", ("code",), registry=own)
-        seconds = Histogram(
-            "turnbridge_request_seconds", "Duration of requests.", ("route",), registry=own, buckets=REQUEST_SECONDS
-        )
-        first_output = Histogram(
-            "turnbridge_first_output_seconds",
-            "Time to the first output.",
-            ("route",),
+        self.waited = Histogram(
+            "turnbridge_queue_wait_seconds",
+            "Time in the admission queue, of requests that were admitted and of those that gave up.",
             registry=own,
-            buckets=FIRST_OUTPUT_SECONDS,
-        )
-        # The library finds a series by its labels in 1 µs.
-        self._requests, self._tokens, self._turns = cache(requests.labels), cache(tokens.labels), cache(turns.labels)
-        self._errors, self._seconds = cache(errors.labels), cache(seconds.labels)
-        self._first_output = cache(first_output.labels)
+            buckets=QUEUE_SECONDS,
+        ).observe
+        self._models: set[str] = set()
+
+    def _counter(self, name: str, description: str, *labels: str) -> Callable[..., Counter]:
+        """Return what finds a series by the values of its labels; the library takes 1 µs for that each time."""
+        return cache(Counter(f"turnbridge_{name}_total", description, labels, registry=self.registry).labels)
+
+    def _histogram(
+        self, name: str, description: str, label: str, buckets: Sequence[float]
+    ) -> Callable[[str], Histogram]:
+        name = f"turnbridge_{name}_seconds"
+        return cache(Histogram(name, description, (label,), registry=self.registry, buckets=buckets).labels)
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value is read at each scrape."""
         Gauge(name, description, registry=self.registry).set_function(value)
+
+    def watch_total(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Add a counter whose value is read at each scrape."""
+        self.registry.register(_Watched(name, description, lambda: {"": value()}, label=None))
+
+    def watch_totals(
+        self, name: str, description: str, values: Callable[[], Mapping[str, float]], *, label: str
+    ) -> None:
+        """Add a counter with a series for each key of `values`, which is called at each scrape."""
+        self.registry.register(_Watched(name, description, values, label=label))
 
     def request_began(self) -> None:
         self._active.inc()
@@ -200,19 +258,31 @@ class Metrics:
         self._requests(context.route, status_class, outcome).inc()
         self._seconds(context.route).observe(ended_at - context.started_at)
         if context.first_output_at is not None:
-            self._first_output(context.route).observe(context.first_output_at - context.started_at)
+            model = self._model_label(context.codex_model)
+            self._first_output(model).observe(context.first_output_at - context.started_at)
         if context.usage is not None:
-            self.turn_ended(context.usage, context.served_by)
+            self.turn_ended(context.usage, context.served_by, context.codex_model)
         if outcome not in ("ok", "client_gone"):
-            self._errors(context.error_code if context.error_code in ERROR_CODES else OTHER).inc()
+            code = context.error_code if context.error_code in ERROR_CODES else OTHER
+            self._errors(code, context.error_source or "gateway").inc()
 
-    def turn_ended(self, usage: Usage, served_by: str | None) -> None:
+    def turn_ended(self, usage: Usage, served_by: str | None, model: str | None) -> None:
         """Count the tokens of a request or of a background response, and how it was served."""
+        label = self._model_label(model)
         for kind in TOKENS:
             if count := getattr(usage, kind):
-                self._tokens(kind).inc(count)
+                self._tokens(kind, label).inc(count)
         if served_by is not None:
-            self._turns(served_by).inc()
+            self._turns(served_by, label).inc()
+
+    def _model_label(self, model: str | None) -> str:
+        """Return the label of a model that Codex serves; of nearly all, its name."""
+        if model in self._models:
+            return model
+        if model is None or len(self._models) >= MOST_MODELS:
+            return OTHER
+        self._models.add(model)
+        return model
 
     async def scrape(self, request: Request) -> Response:
         """Answer a scrape, in the format that it asks for."""

@@ -1,0 +1,66 @@
+"""The metrics of a real gateway against its documentation and Prometheus' own linter."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tests.support.gateway import Bridge, running_bridge
+from turnbridge.codex.process.pool import Reason
+from turnbridge.scripted_model.replies import answer, error_reply, message
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+DOCUMENTED = re.compile(r"^\| `(turnbridge_\w+)` \| (gauge|counter|histogram) \| ([^|]*) \|", re.MULTILINE)
+SHOWN = re.compile(r"^# TYPE (turnbridge_\w+) (\w+)$", re.MULTILINE)
+ASK = {"model": "gpt-5.5", "input": "hi"}
+
+
+async def exercised(bridge: Bridge) -> str:
+    """Return a scrape after an answer, a failure of the provider's, and unknown names of models."""
+    bridge.script(answer(message("hello")), error_reply(429, "Too fast."))
+    for _ in range(2):
+        await bridge.http.post("/v1/responses", json=ASK)
+    for number in range(3):
+        refused = await bridge.http.post("/v1/responses", json={**ASK, "model": f"made-up-{number}"})
+        assert refused.status_code == 404
+    return (await bridge.http.get("/metrics")).text
+
+
+@pytest.mark.promise("ingress.metrics", "ingress.metrics.labels")
+async def test_the_page_lists_every_metric_with_its_type_and_labels(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path, PROXY_LOG_PROTO=True) as bridge:
+        text = await exercised(bridge)
+    documented = {name: (kind, labels) for name, kind, labels in DOCUMENTED.findall(PAGE.read_text(encoding="utf-8"))}
+    assert {name: kind for name, (kind, _) in documented.items()} == dict(SHOWN.findall(text))
+    for name, (_, labels) in documented.items():
+        (first, *_) = re.findall(rf"^{name}(?:_count|_bucket)?(?:{{(.*)}})? \S+$", text, re.MULTILINE)
+        shown = set(re.findall(r'(\w+)="', first)) - {"le"}
+        assert shown == set(re.findall(r"`(\w+)`", labels)), name
+    assert "made-up" not in text
+    assert 'turnbridge_errors_total{code="rate_limit_exceeded",source="provider"} 1.0' in text
+    assert "turnbridge_ready 1.0\n" in text
+    assert "turnbridge_logged_in 1.0\n" in text
+    reasons = re.findall(r'^turnbridge_app_server_replacements_total{reason="(\w+)"} 0.0$', text, re.MULTILINE)
+    assert reasons == list(get_args(Reason))
+
+
+@pytest.mark.promise("ingress.metrics")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian package prometheus) is not installed")
+async def test_prometheus_linter_finds_nothing(tmp_path: Path) -> None:
+    async with running_bridge(tmp_path, PROXY_LOG_PROTO=True) as bridge:
+        text = await exercised(bridge)
+    assert await asyncio.to_thread(linted, text) == (0, "")
+
+
+def linted(text: str) -> tuple[int, str]:
+    """Return what Prometheus' own tool says of a scrape."""
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, encoding="utf-8", check=False, timeout=30
+    )
+    return done.returncode, done.stdout + done.stderr
