@@ -88,6 +88,12 @@ LIMITS = (
         source=OURS,
     ),
     Promise(
+        id="limits.server-timing",
+        sentence="`Server-Timing` says how long decoding, queue, thread and the model's first output took; of a whole "
+        "answer, the total too.",
+        source=OURS,
+    ),
+    Promise(
         id="limits.key-turns",
         sentence="A key may have `PROXY_KEY_MAX_TURNS` at once; others are not disturbed.",
         source=OURS,

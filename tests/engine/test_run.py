@@ -90,7 +90,7 @@ def run_of(*turns: Turn, outputs: list[str] | None = None, at_once: int = 1) -> 
         Numbering(),
         admitted(),
         at_once=at_once,
-        on_output=lambda: noted.append("output"),
+        on_stage=lambda stage: noted.append(stage) if stage == "output" else None,
     )
 
 

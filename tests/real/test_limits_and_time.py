@@ -39,7 +39,13 @@ def request(path: str, *, stream: bool) -> JsonObject:
     return {**ASK[path], "stream": stream}
 
 
-@pytest.mark.promise("limits.queue", "limits.queue.told")
+def timing(ending: Ending) -> dict[str, float]:
+    """Return the header `Server-Timing`: milliseconds by stage."""
+    parts = (part.partition(";dur=") for part in ending.headers["server-timing"].split(", "))
+    return {name: float(milliseconds) for name, _, milliseconds in parts}
+
+
+@pytest.mark.promise("limits.queue", "limits.queue.told", "limits.server-timing")
 async def test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told_how_long(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_MAX_TURNS=1, PROXY_QUEUE_MAX=1) as bridge:
         gate = asyncio.Event()
@@ -58,6 +64,12 @@ async def test_who_finds_a_full_queue_is_told_to_come_back_and_who_waits_is_told
         assert endings == [WELL, WELL]
         waits = [int(ending.headers[QUEUED]) for ending in endings]
         assert waits[0] == 0 < waits[1]
+        streamed, whole = (timing(ending) for ending in endings)
+        stages = ["decode", "queue", "thread", "first_output"]
+        assert (list(streamed), list(whole)) == (stages, [*stages, "total"])
+        assert whole["queue"] == pytest.approx(waits[1], abs=5)
+        assert whole["total"] >= sum(whole[stage] for stage in stages) - 1
+        assert list(timing(refused)) == ["decode", "total"]
 
 
 @pytest.mark.promise("ingress.metrics")

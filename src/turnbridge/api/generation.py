@@ -247,7 +247,7 @@ class Generation:
             at_once=self._admission.at_once(choices),
             reshape=None if settled.mode == "openai-json" else calls_as_text,
             model=turn.spec.model,
-            on_output=context_of(request.scope).mark_first_output,
+            on_stage=context_of(request.scope).mark,
         )
 
     def answer(

@@ -7,7 +7,7 @@ into a `FrameLog` that many may read, for background responses; or nowhere, for 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from turnbridge.engine.turns import TurnRun
 from turnbridge.turn.events import (
@@ -24,6 +24,9 @@ from turnbridge.turn.items import JsonObject
 
 # Bounds what waits for a slow client while several turns run.
 MOST_UNSENT_BATCHES = 64
+
+Stage: TypeAlias = Literal["queued", "admitted", "served", "output"]
+"""How far a run is: in the admission queue, out of the queue, in a thread of Codex, at the model's first output."""
 
 Reshape: TypeAlias = Callable[[Sequence[TurnEvent]], Sequence[TurnEvent]]
 
@@ -83,14 +86,14 @@ class Run:
         at_once: int = 1,
         reshape: Reshape | None = None,
         model: str | None = None,
-        on_output: Callable[[], None] = lambda: None,
+        on_stage: Callable[[Stage], None] = lambda _: None,
     ) -> None:
-        """Of several turns, `at_once` run at the same time; `on_output` is called when the first output comes."""
+        """Of several turns, `at_once` run at the same time; `on_stage` is called when one of them gets that far."""
         self._turns = turns
         self._admission = admission
         self._at_once = at_once
         self._reshape = reshape
-        self._on_output = on_output
+        self._on_stage = on_stage
         self._unserved = len(turns)
         self.encoder = encoder
         self.model = model
@@ -119,7 +122,9 @@ class Run:
 
         It ends when every turn has ended, or the first has failed. `encoder.closing` has the frames that are left.
         """
+        self._on_stage("queued")
         async with self._admission as self.queued_s:
+            self._on_stage("admitted")
             yield self.encoder.admitted()
             if len(self._turns) == 1:
                 async with aclosing(self._turns[0].events()) as batches:
@@ -147,12 +152,13 @@ class Run:
         if isinstance(first, TurnServed):
             self._unserved -= index not in self.served
             self.served[index] = first
+            self._on_stage("served")
         if not self.has_output and any(
             not isinstance(event, TurnServed | MessageStarted | ReasoningStarted) for event in events
         ):
             self.has_output = True
             if not isinstance(first, TurnFailed):
-                self._on_output()
+                self._on_stage("output")
 
 
 async def _together(turns: Sequence[TurnRun], at_once: int) -> AsyncGenerator[tuple[int, Sequence[TurnEvent]], None]:

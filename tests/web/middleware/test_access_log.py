@@ -53,10 +53,10 @@ async def test_the_line_tells_who_waited_how_long_for_what() -> None:
             clock.now += 0.25
             await send(START)
             clock.now += 0.5
-            context.mark_first_output()
+            context.mark("output")
             await send(PIECE)
             clock.now += 1
-            context.mark_first_output()
+            context.mark("output")
             context.usage = Usage(input=30, cached=20, output=10, reasoning=5)
             await send(END)
 

@@ -74,7 +74,7 @@ async def test_a_page_of_an_allowed_origin_can_read_the_answer(origin: str) -> N
         "vary": "Origin",
         "access-control-allow-origin": origin,
         "access-control-allow-credentials": "true",
-        "access-control-expose-headers": "x-request-id, retry-after, x-turnbridge-served-by",
+        "access-control-expose-headers": "x-request-id, retry-after, server-timing, x-turnbridge-served-by",
     }
 
 

@@ -107,12 +107,14 @@ async def test_an_error_of_ours_becomes_openais_with_its_headers() -> None:
             "code": "rate_limit_exceeded",
         }
     }
-    assert answer.headers == [
+    *headers, (last, took) = answer.headers
+    assert headers == [
         ("content-type", "application/json"),
         ("content-length", str(len(answer.body))),
         ("retry-after", "2"),
         ("x-request-id", "mine"),
     ]
+    assert (last, took.partition("=")[0]) == ("server-timing", "total;dur")
 
 
 async def test_a_page_can_read_the_error_that_its_request_got() -> None:

@@ -37,7 +37,7 @@ class Turn:
         context = context_of(request.scope)
         context.usage = Usage(input=30, cached=20, output=10)
         context.codex_model = request.headers.get("x-model")
-        context.mark_first_output()
+        context.mark("output")
         return PlainTextResponse("fine")
 
 

@@ -67,7 +67,8 @@ ALLOWED_METHODS = b"GET, POST, DELETE, OPTIONS, HEAD"
 PREFLIGHT_SECONDS = b"600"
 PREFLIGHT_VARY = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
 
-ALWAYS_EXPOSED = ("x-request-id", "retry-after")
+ALWAYS_EXPOSED = ("x-request-id", "retry-after", "server-timing")
+TIMING_HEADER = b"server-timing"
 
 # The error and the log contain the origin, so that it can be copied into the setting; real ones are far shorter.
 ORIGIN_ECHO_LIMIT = 200
@@ -262,8 +263,13 @@ class Observe:
         async def watched_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
-                context.first_byte_at = self._clock()
-                message = {**message, "headers": [*message.get("headers", ()), *context.response_headers]}
+                context.first_byte_at = now = self._clock()
+                headers = [*message.get("headers", ()), *context.response_headers]
+                # Only the time of an answer that is whole is known here.
+                whole = any(name == b"content-length" for name, _ in headers)
+                if timing := context.server_timing(total_at=now if whole else None):
+                    headers.append((TIMING_HEADER, timing))
+                message = {**message, "headers": headers}
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 context.complete = True

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from prometheus_client import (
     CollectorRegistry,
@@ -31,6 +31,7 @@ from structlog.typing import FilteringBoundLogger
 
 from turnbridge import __version__
 from turnbridge.api.shared.errors import TABLE
+from turnbridge.engine.run import Stage
 from turnbridge.turn.errors import GatewayError, Source
 from turnbridge.turn.events import Usage
 from turnbridge.web.http import OPENAI, Dialect
@@ -112,6 +113,12 @@ class RequestContext:
     served_by: str | None = None
     stream: bool = False
     usage: Usage | None = None
+    queued_at: float | None = None
+    """When it was read and understood, and asked for a turn."""
+    admitted_at: float | None = None
+    """When it left the admission queue."""
+    served_at: float | None = None
+    """When a thread of Codex had its turn."""
     first_output_at: float | None = None
     error_code: str | None = None
     """The code told to the client, also when it was told inside a stream that had begun with 200."""
@@ -121,10 +128,35 @@ class RequestContext:
         """Note what the client is told of a failure."""
         self.error_code, self.error_source = error.error_code, error.source
 
-    def mark_first_output(self) -> None:
-        """Note when the model's first output came; later calls change nothing."""
-        if self.first_output_at is None:
-            self.first_output_at = self.clock()
+    def mark(self, stage: Stage) -> None:
+        """Note when the request got so far; of several turns, the first counts."""
+        match stage:
+            case "queued":
+                self.queued_at = self.clock()
+            case "admitted":
+                self.admitted_at = self.clock()
+            case "served":
+                self.served_at = self.clock() if self.served_at is None else self.served_at
+            case "output":
+                self.first_output_at = self.clock() if self.first_output_at is None else self.first_output_at
+            case _:
+                assert_never(stage)
+
+    def server_timing(self, *, total_at: float | None) -> bytes:
+        """Return what took how long so far, in milliseconds, as the header `Server-Timing` says it."""
+        parts, began = [], self.started_at
+        for name, at in (
+            ("decode", self.queued_at),
+            ("queue", self.admitted_at),
+            ("thread", self.served_at),
+            ("first_output", self.first_output_at),
+        ):
+            if at is not None:
+                parts.append(f"{name};dur={(at - began) * 1000:.1f}")
+                began = at
+        if total_at is not None:
+            parts.append(f"total;dur={(total_at - self.started_at) * 1000:.1f}")
+        return ", ".join(parts).encode()
 
     def outcome(self) -> Outcome:
         """Return how the request ended."""
