@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bench.plots import Plot
 from bench.report import Goal, at_most, table
 
 # The growth is read off the largest sizes: at small ones, what every request costs hides it.
@@ -52,3 +53,9 @@ def curve_lines(curves: Sequence[Curve]) -> list[str]:
         row = (curve.unit, *(f"{cost:.3g}" for cost in curve.costs), f"{curve.exponent:.2f}")
         lines += [*table(head, [row]), ""]
     return lines[:-1]
+
+
+def curve_plot(name: str, title: str, curves: Sequence[Curve]) -> Plot:
+    """Return a plot of curves that have one unit."""
+    series = {curve.name: [(float(x), y) for x, y in zip(curve.sizes, curve.costs, strict=True)] for curve in curves}
+    return Plot(name=name, title=title, unit=curves[0].unit, kind="log-curves", series=series, across="size")

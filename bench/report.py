@@ -9,6 +9,8 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from bench.plots import Plot, svg
+
 FOLDER = Path(__file__).parent
 KEPT = FOLDER / "results"
 RESULTS = FOLDER / "RESULTS.md"
@@ -32,6 +34,7 @@ class Section:
     title: str
     lines: list[str]
     goals: list[Goal] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
 
 
 def at_most(what: str, seen: float, bound: float, unit: str = "") -> Goal:
@@ -70,6 +73,9 @@ def write_results(order: Sequence[str]) -> None:
     ]
     for part in kept:
         lines += [f"## {part['title']}", "", part["taken"], "", *part["lines"], ""]
+        for plot in (Plot(**plot) for plot in part.get("plots", ())):
+            (KEPT / f"{plot.name}.svg").write_text(svg(plot), encoding="utf-8")
+            lines += [f"![{plot.title}](results/{plot.name}.svg)", ""]
     RESULTS.write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -12,6 +12,7 @@ import trustme
 
 from bench.client import ASK, DELTAS, Client, Timed, pieces
 from bench.direct import Direct, app_server
+from bench.plots import bars
 from bench.processes import gateway, module
 from bench.report import Section, at_least, at_most, table
 from bench.rounds import Measured, Side, interleaved, warm_up
@@ -207,6 +208,15 @@ def _section(transport: str, levels: dict[int, list[Measured]], names: Sequence[
                 f"{transport}: turns/s : direct, 2 workers, the worst level above 1 at once", _worst(several, TWO), 1.3
             ),
             at_least(f"{transport}: turns/s : direct, chats, the worst level", _worst(levels.values(), CHATS), 1),
+        ],
+        plots=[
+            bars(
+                f"first-text-{transport}",
+                f"First text {TRANSPORTS[transport]}, {at_once} at once",
+                "ms",
+                {name: one.median_ms for name, one in zip(names, measured, strict=True)},
+            )
+            for at_once, measured in list(levels.items())[:1]
         ],
     )
 

@@ -5,24 +5,28 @@
 
 import asyncio
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.client import ASK, CHAT, DELTAS, Client
+from bench.plots import Plot
 from bench.processes import module
 from bench.report import Goal, Section, at_most, table
 from tests.support.gateway_process import GatewayProcess, gateway_process
-from tests.support.processes import descendants, resident_mb
+from tests.support.processes import descendants, own_share_mb
 
 TITLE = "Memory of all processes together"
 INTRODUCTION = (
-    "The gateway, its app-servers and their guards, with default settings; resident memory, in which pages that "
-    "processes share (the Codex binary, for one) count once for each of them. Each turn is a conversation of its own, "
-    "the worst case for Codex, which keeps every recent thread in memory."
+    "The gateway, its app-servers and their guards, with default settings. Pages that processes share (the Codex "
+    "binary, for one) count once (PSS). Each turn is a conversation of its own, the worst case for Codex, which keeps "
+    "every recent thread in memory."
 )
 TURNS, QUICK_TURNS = 10_000, 200
 AT_ONCE = 16
 SAMPLE_S = 0.25
+# So many samples are drawn.
+PLOTTED = 200
 # What the first start and the first turns leave to be done.
 SETTLE_S = 3.0
 
@@ -35,6 +39,8 @@ class Footprint:
     most: float
     after: float
     app_servers: int
+    samples: list[tuple[float, float]]
+    """Seconds, and the memory then."""
 
 
 async def run(directory: Path, *, quick: bool) -> Section:
@@ -54,7 +60,15 @@ async def run(directory: Path, *, quick: bool) -> Section:
             at_most(f"footprint, {name}: most with {AT_ONCE} at once", one.most, 700, " MB"),
             at_most(f"footprint, {name}: after {turns:,} turns", one.after, 700, " MB"),
         ]
-    return Section(title=TITLE, lines=[INTRODUCTION, "", *table(head, rows)], goals=goals)
+    plot = Plot(
+        name="memory-of-all-processes",
+        title=f"All processes together, {AT_ONCE} turns at once",
+        unit="MB",
+        kind="curves",
+        series={name: one.samples for name, one in seen.items()},
+        across="seconds",
+    )
+    return Section(title=TITLE, lines=[INTRODUCTION, "", *table(head, rows)], goals=goals, plots=[plot])
 
 
 async def _measure(directory: Path, binary: str | None, turns: int) -> Footprint:
@@ -66,22 +80,29 @@ async def _measure(directory: Path, binary: str | None, turns: int) -> Footprint
         await gateway.ready()
         await asyncio.sleep(SETTLE_S)
         idle = _held(gateway)
-        samples = [idle]
+        samples = [(0.0, idle)]
         watching = asyncio.ensure_future(_watch(gateway, samples))
         await _serve(gateway.url, turns)
         watching.cancel()
         await asyncio.sleep(SETTLE_S)
-        return Footprint(idle=idle, most=max(samples), after=_held(gateway), app_servers=len(gateway.app_servers()))
+        return Footprint(
+            idle=idle,
+            most=max(held for _, held in samples),
+            after=_held(gateway),
+            app_servers=len(gateway.app_servers()),
+            samples=samples[:: len(samples) // PLOTTED + 1],
+        )
 
 
-async def _watch(gateway: GatewayProcess, samples: list[float]) -> None:
+async def _watch(gateway: GatewayProcess, samples: list[tuple[float, float]]) -> None:
+    began = time.monotonic()
     while True:
-        samples.append(_held(gateway))
+        samples.append((round(time.monotonic() - began), round(_held(gateway), 1)))
         await asyncio.sleep(SAMPLE_S)
 
 
 def _held(gateway: GatewayProcess) -> float:
-    return sum(map(resident_mb, (gateway.pid, *descendants(gateway.pid))))
+    return sum(map(own_share_mb, (gateway.pid, *descendants(gateway.pid))))
 
 
 async def _serve(url: str, turns: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bench.client import ASK, DELTAS, HOLD, Client, RequestFailed, Timed, pieces
-from bench.curves import Curve, curve_lines
+from bench.curves import Curve, curve_lines, curve_plot
 from bench.direct import Direct, app_server, said
 from bench.parts.stored import stored_curve
 from bench.processes import cpu_seconds, gateway, gateway_alone, module
@@ -76,6 +76,10 @@ async def run(directory: Path, *, quick: bool) -> Section:
         goals=[
             *(goal for curve in alone for goal in curve.goals()),
             at_most("growth: first text, warm, exponent beyond that of Codex driven directly", steeper, FLAT),
+        ],
+        plots=[
+            curve_plot("growth-of-cpu", "The gateway's own processor time for a request", alone),
+            curve_plot("growth-of-first-text", "First text after so many messages", [replayed, warm, direct]),
         ],
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.client import API_KEY, CHAT, RESPONSES, Client
+from bench.plots import bars
 from bench.processes import LOG_CHARACTERS, ROOT, gateway, gateway_alone, module
 from bench.report import Section, at_least, table
 from bench.rounds import Measured, Side, interleaved, warm_up
@@ -68,6 +69,8 @@ CASES = (
     Case(name="responses, 20 deltas, 8 at once", path=RESPONSES, deltas=20, at_once=8, requests=64, rounds=3),
     Case(name="chat, 500 deltas, 8 at once", path=CHAT, deltas=500, at_once=8, requests=16, rounds=3),
 )
+CHAT_SIDES = ("LiteLLM, no Codex", "gateway, 2 Codex", "gateway, scripted Codex", "least gateway, 1 Codex")
+"""What is compared; the last one knows no other API."""
 QUICK = tuple(replace(case, requests=8, rounds=1) for case in CASES)
 
 
@@ -94,14 +97,14 @@ async def run(directory: Path, *, quick: bool) -> Section:
         gateway_alone(directory / "alone") as alone,
         module("bench.least", f"{model}/v1", str(directory / "least")) as (least, least_pid),
     ):
+        servers = [(url, pids), (whole.url, [whole.pid]), (alone.url, [alone.pid]), (least, [least_pid])]
         lines: list[str] = []
         measured: list[list[Measured]] = []
         for case in QUICK if quick else CASES:
             sides = [
-                _side("LiteLLM, no Codex", url, case, pids),
-                _side("gateway, 2 Codex", whole.url, case, [whole.pid]),
-                _side("gateway, scripted Codex", alone.url, case, [alone.pid]),
-                *([_side("least gateway, 1 Codex", least, case, [least_pid])] if case.path == CHAT else ()),
+                _side(name, url, case, pids)
+                for name, (url, pids) in zip(CHAT_SIDES, servers, strict=True)
+                if case.path == CHAT or name != CHAT_SIDES[-1]
             ]
             await warm_up(sides, requests=8)
             found = await interleaved(sides, at_once=case.at_once, requests=case.requests, rounds=case.rounds)
@@ -195,5 +198,13 @@ def _section(lines: list[str], cases: list[list[Measured]], memory: float) -> Se
                 50,
             ),
             at_least("litellm: its memory : ours", memory, 5),
+        ],
+        plots=[
+            bars(
+                "cpu-beside-litellm",
+                "Own processor time for a chat of 500 deltas, 8 at once",
+                "ms",
+                {name: one.own_ms for name, one in zip(CHAT_SIDES, long, strict=True)},
+            )
         ],
     )

@@ -2,14 +2,17 @@
 
 import asyncio
 import compileall
+import contextlib
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from bench.client import ASK, CHAT, DELTAS, HOLD, RESPONSES, Client
+from websockets.asyncio.client import connect
+
+from bench.client import API_KEY, ASK, CHAT, DELTAS, HOLD, RESPONSES, Client
 from bench.processes import NOBODY, ROOT, gateway_alone
 from bench.report import Section, at_most, table
 from tests.support.gateway_process import gateway_process
@@ -18,7 +21,10 @@ from tests.support.processes import resident_mb
 TITLE = "Memory and start"
 STARTS = 7
 REQUESTS, QUICK_REQUESTS = 10_000, 200
-STREAMS, QUICK_STREAMS = 1000, 50
+STREAMS, QUICK_STREAMS = 10_000, 50
+SOCKETS, QUICK_SOCKETS = 1000, 20
+# Requests beside open connections, of which the median first text is taken.
+BESIDE = 100
 AT_ONCE = 8
 # Enough for everything that is loaded at its first use.
 FIRST_REQUESTS = 200
@@ -36,14 +42,8 @@ async def run(directory: Path, *, quick: bool) -> Section:
         idle = resident_mb(running.pid)
         await _serve(running.url, requests)
         served = resident_mb(running.pid)
-    async with gateway_alone(directory / "open") as running:
-        await _serve(running.url, FIRST_REQUESTS)
-        before = resident_mb(running.pid)
-        client = Client(running.url)
-        opened = [await client.open(client.says(HOLD)) for _ in range(streams)]
-        per_stream = (resident_mb(running.pid) - before) / streams * 1000
-        for stream in opened:
-            stream.close()
+    open_streams = await _open(directory / "streams", streams, _streams)
+    sockets = await _open(directory / "sockets", QUICK_SOCKETS if quick else SOCKETS, _sockets)
     return Section(
         title=TITLE,
         lines=table(
@@ -55,15 +55,24 @@ async def run(directory: Path, *, quick: bool) -> Section:
                 ("the same at a second start", _ready(second)),
                 ("idle", f"{idle:.0f} MB"),
                 (f"after {requests:,} requests of {DELTAS} deltas", f"{served:.0f} MB"),
-                (f"for each of {streams:,} open streams", f"{per_stream:.0f} KB"),
+                *open_streams.rows(f"{streams:,} open streams, each with a turn"),
+                *sockets.rows(f"{SOCKETS:,} WebSockets"),
             ],
         ),
         goals=[
-            at_most("start: listening before Codex is up", statistics.median(listening), 0.7, " s"),
-            at_most("start: a second one can run turns, the slowest", max(start.ready_s for start in second), 3, " s"),
+            at_most("start: listening before Codex is up", statistics.median(listening), 0.35, " s"),
+            at_most(
+                "start: a second one can run turns, median",
+                statistics.median(start.ready_s for start in second),
+                0.5,
+                " s",
+            ),
             at_most("memory, idle", idle, 80, " MB"),
             at_most(f"memory after {requests:,} requests", served, 120, " MB"),
-            at_most("memory for each open stream", per_stream, 100, " KB"),
+            at_most("memory for each open stream", open_streams.each_kb, 30, " KB"),
+            at_most("memory for each WebSocket", sockets.each_kb, 30, " KB"),
+            at_most("first text beside open streams : without them", open_streams.slower, 1.1),
+            at_most("first text beside WebSockets : without them", sockets.slower, 1.1),
         ],
     )
 
@@ -74,6 +83,63 @@ class Start:
 
     listens_s: float
     ready_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """Open connections: the memory of each, and the first text of others before and beside them."""
+
+    each_kb: float
+    before_ms: float
+    beside_ms: float
+
+    @property
+    def slower(self) -> float:
+        """Return how much longer the first text takes beside them."""
+        return self.beside_ms / self.before_ms
+
+    def rows(self, what: str) -> list[tuple[str, str]]:
+        """Return what was seen."""
+        return [
+            (f"for each of {what}", f"{self.each_kb:.0f} KB"),
+            ("first text of others, without and beside them", f"{self.before_ms:.2f} and {self.beside_ms:.2f} ms"),
+        ]
+
+
+async def _open(
+    directory: Path, count: int, opening: Callable[[str, int], contextlib.AbstractAsyncContextManager[None]]
+) -> Crowd:
+    async with gateway_alone(directory, PROXY_MAX_TURNS=2 * STREAMS) as running:
+        await _serve(running.url, FIRST_REQUESTS)
+        before_ms, before_mb = await _first_text_ms(running.url), resident_mb(running.pid)
+        async with opening(running.url, count):
+            each_kb = (resident_mb(running.pid) - before_mb) / count * 1000
+            return Crowd(each_kb=each_kb, before_ms=before_ms, beside_ms=await _first_text_ms(running.url))
+
+
+@contextlib.asynccontextmanager
+async def _streams(url: str, count: int) -> AsyncIterator[None]:
+    client = Client(url)
+    opened = [await client.open(client.says(HOLD)) for _ in range(count)]
+    yield
+    for stream in opened:
+        stream.close()
+
+
+@contextlib.asynccontextmanager
+async def _sockets(url: str, count: int) -> AsyncIterator[None]:
+    address, key = url.replace("http", "ws", 1) + RESPONSES, {"authorization": f"Bearer {API_KEY}"}
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(count):
+            await stack.enter_async_context(connect(address, additional_headers=key, compression=None))
+        yield
+
+
+async def _first_text_ms(url: str) -> float:
+    client = Client(url)
+    timed = [await client.ask(client.says(ASK), deltas=DELTAS) for _ in range(BESIDE)]
+    client.close()
+    return statistics.median(one.first for one in timed) * 1000
 
 
 async def _start(directory: Path) -> Start:

@@ -52,6 +52,18 @@ def resident_mb(pid: int) -> float:
     return pages * resource.getpagesize() / 1e6
 
 
+def own_share_mb(pid: int) -> float:
+    """Return the memory of a process in MB, with its share of pages that several hold (PSS); nothing once it has ended.
+
+    Summed over processes, this is what they take together; resident memory counts shared pages once for each.
+    """
+    try:
+        lines = (PROC / str(pid) / "smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("Pss:")), 0.0)
+
+
 def is_stopped(pid: int) -> bool:
     """Tell whether a process was stopped by a signal."""
     return _status(PROC / str(pid))[:1] == ["T"]

@@ -52,9 +52,9 @@ log = structlog.get_logger(__name__)
 SOCKET_REQUEST = "turnbridge.socket_request"
 """Where the scope of a request that came over a WebSocket has its `SocketRequest`."""
 
-# An idle connection takes some 50 KB. Of several keys, none may have all.
-MOST_CONNECTIONS = 512
-MOST_OF_CLIENT = 256
+# An idle connection takes 16 KB. Of several keys, none may have all.
+MOST_CONNECTIONS = 2048
+MOST_OF_CLIENT = 1024
 COME_BACK_S = 5.0
 SHUTTING_DOWN = "shutting_down"
 
