@@ -7,6 +7,7 @@ hand and stay untouched.
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,9 @@ from tests.compat.promises import AREAS
 from turnbridge.api.shared.errors import TABLE, error_headers, status_of
 from turnbridge.api.unserved import UNSERVED
 from turnbridge.bootstrap import observe
+from turnbridge.cli.clients.table import CLIENTS
+from turnbridge.cli.clients.values import Client, Values
+from turnbridge.cli.connect import DEFAULT
 from turnbridge.cli.main import app
 from turnbridge.codex.process.home import KEPT_CONFIG_KEYS
 from turnbridge.codex.protocol import errors as codex_errors
@@ -30,6 +34,8 @@ from turnbridge.web.middleware.observability import Metrics, RequestContext
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+PAGE_COLUMNS = 130
 
 # What OpenAI's SDKs try again by themselves, besides every status from 500 on.
 RETRIED = (408, 409, 429)
@@ -158,10 +164,45 @@ def compatibility() -> str:
     return "\n\n".join(f"## {title}\n\n{table}" for title, table in tables.items())
 
 
+# What the pages show in place of the reader's own values.
+EXAMPLE = Values(
+    base_url="http://127.0.0.1:11435/v1",
+    key="sk-turnbridge-...",
+    key_file=Path("/home/you/.local/share/turnbridge/api-key"),
+    model=DEFAULT,
+    native_model="gpt-5.5",
+)
+
+
+def clients() -> str:
+    """Return the settings of every client that `connect` knows."""
+    return "\n\n".join(_client_section(client) for client in CLIENTS)
+
+
+def _client_section(client: Client) -> str:
+    settings = client.settings
+    parts = [f"### {client.title}", f"```{settings.language}\n{settings.text(EXAMPLE)}\n```"]
+    if client.written is not None:
+        parts.append(f"Where: {client.where}. `turnbridge connect {client.name} --write` writes it.")
+    words = [client.then, *client.notes, f"Seen with {client.seen}." if client.seen else ""]
+    if client.page is not None:
+        words.append(f"More: [{client.title}]({client.page}).")
+    parts.append(textwrap.fill(" ".join(filter(None, words)), PAGE_COLUMNS, break_on_hyphens=False))
+    return "\n\n".join(filter(None, parts))
+
+
+def client_table() -> str:
+    """Return where each client's settings go."""
+    rows = [(client.title, f"`{client.name}`", client.where) for client in CLIENTS]
+    return _table(("client", "`turnbridge connect`", "where the settings go"), rows)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "kept-config": kept_config,
     "former-settings": former_settings,
+    "client-table": client_table,
+    "clients": clients,
     "commands": commands,
     "errors": errors,
     "provider-statuses": provider_statuses,

@@ -73,4 +73,19 @@ COMMANDS = (
         sentence="`turnbridge codex use VERSION` installs another Codex and checks it; nothing changes if that fails.",
         source=OURS,
     ),
+    Promise(
+        id="commands.connect.show",
+        sentence="`turnbridge connect CLIENT` shows the settings of a client; the key is shown on a terminal only.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.connect.write",
+        sentence="`--write` keeps all else in a settings file, and its key private; `--undo` restores it exactly.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.connect.test",
+        sentence="`--test` sends a call as the client does, and says what arrived.",
+        source=OURS,
+    ),
 )

@@ -1,8 +1,11 @@
 """What commands print for a person: errors, warnings, and the banner of `serve`."""
 
+import contextlib
 import os
 import shlex
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -22,6 +25,8 @@ from turnbridge.turn.items import Json
 EXIT_CONFIG = 78
 # EX_UNAVAILABLE: something that the program needs is missing.
 EXIT_UNAVAILABLE = 69
+# Whoever waits longer than this wants to know what for.
+NOTICE_AFTER_S = 1.0
 
 
 def refuse(message: str, *, status: int = EXIT_CONFIG) -> NoReturn:
@@ -42,6 +47,21 @@ def print_json(value: Json) -> None:
     """Print a JSON value on a line, at once: a program may be waiting for it."""
     click.echo(msgspec.json.encode(value))
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Say on a terminal what takes longer than a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(NOTICE_AFTER_S, print_to, (sys.stderr, f"{text}\n"))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def usable_settings(**chosen: object) -> Settings:

@@ -6,7 +6,7 @@ The standard library's client ignores the proxy variables, which no gateway on t
 import contextlib
 import http.client
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -45,15 +45,22 @@ class Endpoint:
 
     @contextlib.contextmanager
     def request(
-        self, method: str, path: str, body: JsonObject | None = None, *, timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request and yield the response; raises `OSError` or `HTTPException`."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
-        headers = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
+        sent = {} if self.key is None else {"authorization": f"Bearer {self.key}"}
         if body is not None:
-            headers["content-type"] = "application/json"
+            sent["content-type"] = "application/json"
+        sent.update(headers or {})
         try:
-            connection.request(method, path, None if body is None else msgspec.json.encode(body), headers)
+            connection.request(method, path, None if body is None else msgspec.json.encode(body), sent)
             yield connection.getresponse()
         finally:
             connection.close()

@@ -27,6 +27,9 @@ COMMANDS = {
     "config": Entry(
         "turnbridge.cli.config", "Show the effective settings, and where each comes from: default, environment or file."
     ),
+    "connect": Entry(
+        "turnbridge.cli.connect", "Show or write the settings of a client, and try them; without a client, list them."
+    ),
     "doctor": Entry(
         "turnbridge.cli.doctor", "Check everything that a gateway needs, and say how to correct what is wrong."
     ),
