@@ -114,7 +114,7 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
-.PHONY: bench soak soak-short codex-matrix walk
+.PHONY: bench fuzz-api soak soak-short codex-matrix walk
 
 walk: .venv/.dev ## Count the functions, modules and frames of ours that a request goes through; ARGS="-v" names them
 	.venv/bin/python -m tools.walk $(ARGS)
@@ -124,6 +124,9 @@ codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and w
 
 bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)
+
+fuzz-api: .venv/.dev ## Ask the gateway what /openapi.json allows, 100 requests a route; TURNBRIDGE_FUZZ_EXAMPLES=1000 for more
+	TURNBRIDGE_FUZZ_EXAMPLES=$${TURNBRIDGE_FUZZ_EXAMPLES:-100} .venv/bin/pytest -q tests/real/test_openapi.py -k schemathesis $(ARGS)
 
 soak: .venv/.dev ## Five minutes of mixed load with random faults and hostile clients, and a report (Linux)
 	.venv/bin/python -m soak $(ARGS)

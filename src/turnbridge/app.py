@@ -10,6 +10,8 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from turnbridge.api.generation import IGNORED_HEADER, MODEL_HEADER
+from turnbridge.api.openapi.document import PATH as OPENAPI
+from turnbridge.api.openapi.document import OpenApi
 from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.api.shared.sse import USAGE_HEADER
 from turnbridge.api.unserved import Unserved
@@ -78,7 +80,7 @@ def build_app(
         served = [each for route in api.routes() for each in _both(route, limited if route.generates else once)]
         routes += served
         dialects |= {route.path_format: api.dialect for route in served}
-    routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape)]
+    routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
     return wrap(
         Router(routes),
         api_key=api_key,

@@ -200,6 +200,12 @@ INGRESS = (
         source=CLIENTS,
     ),
     Promise(
+        id="ingress.openapi",
+        sentence="`/openapi.json` describes every route that is served, with bodies, answers and errors, to "
+        "whoever has the key.",
+        source=OURS,
+    ),
+    Promise(
         id="ingress.metrics",
         sentence="`/metrics` counts requests, times, tokens and errors in Prometheus' format.",
         source=OURS,

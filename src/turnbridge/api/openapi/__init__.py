@@ -1,0 +1,1 @@
+"""What is served, as an OpenAPI document."""
