@@ -67,9 +67,12 @@ WEBSOCKET = (
     ),
     Promise(
         id="websocket.steering",
-        sentence="`response.steer` is answered by `response.steer.failed`, which gives the input back.",
+        sentence=(
+            "A response that is steered ends at the next boundary of an item, and a successor continues it with the "
+            "input; input that cannot be committed is given back."
+        ),
         source=WEBSOCKET_MODE,
-        divergence="OpenAI steers the responses of some models; here `steering_not_supported` is said of all.",
+        divergence="The successor is another turn, so a long history is sent to the model again.",
     ),
     Promise(
         id="websocket.limits",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
-from dirty_equals import IsPartialDict, IsStr
+from dirty_equals import IsStr
 from websockets.exceptions import InvalidStatus
 
 from tests.support.gateway import API_KEY, Bridge, running_bridge
@@ -282,23 +282,6 @@ async def test_an_error_has_its_lane_and_a_request_id(bridge: Bridge, socket: So
         "headers": headers,
         "stream_id": "a",
     }
-
-
-@pytest.mark.promise("websocket.steering")
-async def test_steering_is_refused_with_the_input(bridge: Bridge, socket: Socket) -> None:
-    gate = asyncio.Event()
-    bridge.script(begun(gate))
-    await socket.create()
-    (*_, first) = await socket.until(is_delta)
-    await socket.send({"type": "response.steer", "previous_response_id": "resp_1", "input": "Faster."})
-    assert await socket.event() == {
-        "type": "response.steer.failed",
-        "sequence_number": 0,
-        "error": IsPartialDict({"code": "steering_not_supported", "type": "invalid_request_error"}),
-        "steer": {"previous_response_id": "resp_1", "input": "Faster."},
-    }
-    gate.set()
-    assert (first["delta"], text_of(await socket.response())) == ("Begun", "Begun, done.")
 
 
 # Continuation

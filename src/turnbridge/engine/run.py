@@ -117,6 +117,11 @@ class Run:
         """Tell whether the model has sent anything yet."""
         return any(turn.heard for turn in self._turns)
 
+    def cut(self) -> None:
+        """End the answer at the next boundary of an item."""
+        for turn in self._turns:
+            turn.cut = True
+
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Wait for admission, run the turns, and yield the frames of each batch of events, also if there are none.
 

@@ -15,9 +15,13 @@ from turnbridge.engine.turn_rules import OutputLimit, ToolRules, TurnClock, Watc
 from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected, without_frames
 from turnbridge.turn.events import (
     CallsAwaited,
+    MessageDone,
     MessageStarted,
     ReasoningDelta,
+    ReasoningDone,
+    ReasoningStarted,
     SummaryDelta,
+    Terminal,
     TextDelta,
     ThreadUse,
     TurnCompleted,
@@ -61,6 +65,8 @@ class TurnRun:
         self._request = request
         self.thread: Thread | None = None
         """Where it runs, as soon as that is decided; another one if it is run again."""
+        self.cut = False
+        """Whether the turn is to end at the next boundary of an item, since its client wants to add something."""
 
     @property
     def retrying(self) -> bool:
@@ -124,16 +130,16 @@ class TurnRun:
             # Thousands of items, or calls with much JSON in them, are read in a thread.
             await asyncio.to_thread(lambda: history.digests)
         if (claim := runner.calls.claim(history)) is not None:
-            turn = _Turn(runner, history, claim.thread, claim.thread.resume(claim.outputs))
+            turn = _Turn(self, runner, history, claim.thread, claim.thread.resume(claim.outputs))
             turn.rules.intervened = claim.intervened
             return turn, "parked"
         if (warm := runner.warm.take_for(history)) is not None:
             thread, rest = warm
-            return _Turn(runner, history, thread, thread.run(rest, request)), "warm"
+            return _Turn(self, runner, history, thread, thread.run(rest, request)), "warm"
         items = runner.calls.restored(request)
         how: ThreadUse = "replayed" if any(map(is_models, items)) else "fresh"
         thread = await runner.backend.open(replace(request, items=items), suspect=suspect)
-        return _Turn(runner, history, thread, thread.run()), how
+        return _Turn(self, runner, history, thread, thread.run()), how
 
     async def _again(
         self, request: TurnRequest, turn: "_Turn | None", first: Sequence[TurnEvent], attempt: int
@@ -156,7 +162,8 @@ class TurnRun:
 class _Turn:
     """A turn that runs, in a conversation that is given up when it is over unless somebody keeps it."""
 
-    def __init__(self, runner: TurnRunner, history: History, thread: Thread, source: Batches) -> None:
+    def __init__(self, run: TurnRun, runner: TurnRunner, history: History, thread: Thread, source: Batches) -> None:
+        self._run = run
         self._runner = runner
         self._history = history
         self._request = request = history.request
@@ -266,6 +273,10 @@ class _Turn:
                 async for batch in batches:
                     clock.heard()
                     ending = batch[-1]
+                    if self._run.cut and not isinstance(ending, Terminal) and not _has_open_item(said):
+                        self.thread.close()
+                        yield [TurnIncomplete("steered", rules.spent + await self._estimate(said))]
+                        return
                     calls = isinstance(ending, CallsAwaited)
                     problems = await rules.problems(batch, self._runner.judge) if calls else None
                     spent, cut = rules.spent, None
@@ -311,6 +322,13 @@ class _Turn:
             reasoning=reasoning,
             estimated=True,
         )
+
+
+def _has_open_item(said: Sequence[Sequence[TurnEvent]]) -> bool:
+    """Tell whether the model is in the middle of a message or a thought."""
+    events = [event for batch in said for event in batch]
+    begun = {event.item_id for event in events if isinstance(event, MessageStarted | ReasoningStarted)}
+    return bool(begun.difference(event.item_id for event in events if isinstance(event, MessageDone | ReasoningDone)))
 
 
 def _without_summary(request: TurnRequest) -> TurnRequest:

@@ -130,7 +130,7 @@ class CallsAwaited(Struct, frozen=True):
     """The ids of what the model said, in its own order: calls are told last, and may have been made before."""
 
 
-IncompleteReason: TypeAlias = Literal["max_output_tokens", "content_filter"]
+IncompleteReason: TypeAlias = Literal["max_output_tokens", "content_filter", "steered"]
 
 
 class TurnIncomplete(Struct, frozen=True):

@@ -10,7 +10,6 @@ from turnbridge.api.responses.socket_events import (
     read_event,
     refusal,
     request_body,
-    steer_refused,
     told_headers,
 )
 from turnbridge.api.shared import sse
@@ -95,9 +94,3 @@ def test_an_error_has_its_status_and_its_headers_twice() -> None:
 def test_a_refusal_tells_when_to_come_back_and_nothing_of_http() -> None:
     told = json.loads(refusal(RateLimited("Later.", code="queue_full", retry_after=0.5), "a"))
     assert (told["status"], told["headers"], told["stream_id"]) == (429, {"retry-after": "1"}, "a")
-
-
-def test_a_refused_steering_gives_the_input_back() -> None:
-    told = json.loads(steer_refused({"previous_response_id": "resp_1", "input": "stop"}, 0))
-    assert told["error"]["code"] == "steering_not_supported"
-    assert told["steer"] == {"previous_response_id": "resp_1", "input": "stop"}

@@ -89,6 +89,7 @@ class ResponseEncoder:
     ) -> None:
         self._include_encrypted = request.include_encrypted
         self._tools = by_key(request.turn.spec.tools)
+        self.response_id = response_id
         self._envelope = envelope(request.body, request.turn, model, response_id=response_id, created_at=created_at)
         self._envelope["store"] = stored
         self._now = now

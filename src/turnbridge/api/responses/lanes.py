@@ -82,6 +82,11 @@ class Lanes(Generic[M]):
         if len(queue) == 1 and lane not in self._running:
             self._ready.append(lane)
 
+    def add_next(self, lane: Lane, message: M, size: int) -> None:
+        """Queue a request of a lane in which one runs, before all others of it."""
+        self._waiting.setdefault(lane, deque()).appendleft(_Waiting(message, size))
+        self.waiting_bytes += size
+
     def start(self) -> list[tuple[Lane, M]]:
         """Return the requests that may run now; each occupies its lane until `end`."""
         started = []

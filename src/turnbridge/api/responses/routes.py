@@ -83,7 +83,7 @@ class Responses:
         body, large = await generation.body(request)
         generates = True
         if socket is not None:
-            body, generates = request_body(body)
+            body, generates = request_body(socket.steering.with_pending(socket.lane, body))
             context_of(request.scope).stream = True
         remembered = remember_nothing if socket is None else socket.find
         past, decoded, settled = await self._settled(
@@ -94,6 +94,8 @@ class Responses:
         if not generates:
             return await _warmed_up(encoder, finish)
         run = generation.run(request, settled, encoder)
+        if socket is not None:
+            socket.steering.begin(socket.lane, encoder.response_id, body, run.cut)
         if past.background:
             begun = await self._background.start(run, past, encoder)
             headers = {FIDELITY_HEADER: generation.backend.fidelity(), **settled.headers}

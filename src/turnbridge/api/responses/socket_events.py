@@ -82,7 +82,7 @@ def messages(frames: bytes, lane: Lane) -> tuple[list[bytes], list[bytes]]:
             continue  # A comment, or the end.
         name = name.removeprefix(b"event: ")
         names.append(name)
-        told.append(_on_lane(_nested(data) if name == b"error" else data, lane))
+        told.append(on_lane(_nested(data) if name == b"error" else data, lane))
     return told, names
 
 
@@ -93,7 +93,7 @@ def error_message(status: int, error: JsonObject, headers: Mapping[str, str], la
     """
     told: dict[str, Json] = dict(headers)
     event: JsonObject = {"type": "error", "status": status, "error": {**error, "headers": told}, "headers": told}
-    return _on_lane(_encoder.encode(event), lane)
+    return on_lane(_encoder.encode(event), lane)
 
 
 def refusal(error: GatewayError, lane: Lane) -> bytes:
@@ -108,24 +108,13 @@ def told_headers(headers: Headers) -> dict[str, str]:
     return {name: value for name, value in decoded if name in TOLD_HEADERS or name.startswith(TOLD_PREFIX)}
 
 
-def steer_refused(message: JsonObject, number: int) -> bytes:
-    """Return the answer to `response.steer`: turns cannot be steered, and the input is given back."""
-    error: JsonObject = {
-        "type": "invalid_request_error",
-        "code": "steering_not_supported",
-        "message": "Responses cannot be steered here. Send the input with the next `response.create`.",
-    }
-    target = message.get("previous_response_id")
-    steer: JsonObject = {"previous_response_id": target or "", "input": message.get("input") or ""}
-    return _encoder.encode({"type": "response.steer.failed", "sequence_number": number, "error": error, "steer": steer})
-
-
 def _nested(data: bytes) -> bytes:
     """Return the error event of a stream without the flat fields that it has on HTTP."""
     event: JsonObject = msgspec.json.decode(data)
     return _encoder.encode({name: event[name] for name in ("type", "sequence_number", "error")})
 
 
-def _on_lane(data: bytes, lane: Lane) -> bytes:
+def on_lane(data: bytes, lane: Lane) -> bytes:
+    """Return an event with the name of its lane."""
     # Every event is an object with a type.
     return data if lane is None else b'%b,"stream_id":"%b"}' % (data[:-1], lane.encode())

@@ -6,7 +6,7 @@ those of HTTP; the frames of its stream become messages. Only lanes, and respons
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -25,13 +25,14 @@ from turnbridge.api.responses.socket_events import (
     ClientEvent,
     error_message,
     messages,
+    on_lane,
     read_event,
     refusal,
-    steer_refused,
     told_headers,
     unsupported_event,
 )
 from turnbridge.api.responses.state import ADDED, MANY_ITEMS, Past
+from turnbridge.api.responses.steering import Steer, Steering, uncommitted
 from turnbridge.turn.errors import (
     BackendUnavailable,
     GatewayError,
@@ -42,7 +43,7 @@ from turnbridge.turn.errors import (
 )
 from turnbridge.turn.items import JsonObject, size
 from turnbridge.web.bodies import Bodies, beside, is_large, parsed
-from turnbridge.web.http import OPENAI, RouteOf
+from turnbridge.web.http import OPENAI, RouteOf, new_id
 from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.observability import context_of
 from turnbridge.web.server.websocket import Upgrade, WebSocket, upgrade_of
@@ -76,6 +77,7 @@ class SocketRequest:
     memory: LaneMemory
     connection: object
     lane: Lane
+    steering: Steering
 
     def find(self, response_id: str) -> tuple[JsonObject, ...] | None:
         """Return the conversation up to a response that this connection remembers."""
@@ -84,6 +86,8 @@ class SocketRequest:
     async def remember(self, past: Past, encoder: ResponseEncoder) -> None:
         """Let the lane continue from a response that is not stored."""
         response, place = encoder.whole(), (self.connection, self.lane)
+        if encoder.status in ADDED:
+            self.steering.finish(self.lane, encoder.said)
         if response["store"] or encoder.status not in ADDED:
             self.memory.drop(place)
             return
@@ -172,6 +176,7 @@ class Connection:
         self._memory = memory
         self._draining = draining
         self._lanes: Lanes[_Create] = Lanes()
+        self._steering = Steering(partial(new_id, "steer_"))
         self._running: set[asyncio.Task[None]] = set()
         self._closing_code: int | None = None
         """With which the connection is closed as soon as nothing runs; no response begins from then on."""
@@ -223,7 +228,8 @@ class Connection:
         try:
             event = await beside(partial(read_event, message), large=is_large(message))
             if event.type == STEER:
-                await self._socket.send([steer_refused(await parsed(message), 0)])
+                steered, told = self._steering.submit(await parsed(message), len(message))
+                await self._socket.send([on_lane(told, steered)])
                 return
             if event.type != CREATE:
                 raise unsupported_event(event.type)
@@ -265,12 +271,25 @@ class Connection:
             await self._socket.send([refusal(_limit_reached(), lane)])
             return
         self._served += 1
-        exchange, previous = _Exchange(self._socket, lane, create.message), create.previous_response_id
+        exchange, previous = _Exchange(self._socket, lane, create), create.previous_response_id
         del create  # Its message may be large, and is not needed for as long as the turn runs.
-        request = SocketRequest(memory=self._memory, connection=self, lane=lane)
+        request = SocketRequest(memory=self._memory, connection=self, lane=lane, steering=self._steering)
         await self._app(self._scope(request), exchange.receive, exchange.send)
         if exchange.failed and isinstance(previous, str):
             self._memory.drop((self, lane), previous)
+        await self._continue_steered(lane)
+
+    async def _continue_steered(self, lane: Lane) -> None:
+        """Continue a response that was steered, before anything else on its lane."""
+        told, successor = self._steering.end(lane)
+        if successor is not None:
+            body, steers = successor
+            if self._closing_code is not None:
+                told = [uncommitted(steer, "The connection takes no more responses.") for steer in steers]
+            else:
+                message = await beside(partial(msgspec.json.encode, {"type": CREATE, **body}), large=True)
+                self._lanes.add_next(lane, _Create(message, body["previous_response_id"], steers), len(message))
+        await self._socket.send([on_lane(each, lane) for each in told])
 
     def _scope(self, request: SocketRequest) -> Scope:
         """Return the scope of a request; its id is the connection's, and a number."""
@@ -315,15 +334,18 @@ def _limit_reached() -> InvalidRequest:
 class _Create:
     message: bytes
     previous_response_id: object
+    steers: Sequence[Steer] = ()
+    """The input that it commits, if it is the successor of a response that was steered."""
 
 
 class _Exchange:
     """One request and its answer, as the application receives and sends them."""
 
-    def __init__(self, socket: WebSocket, lane: Lane, message: bytes) -> None:
+    def __init__(self, socket: WebSocket, lane: Lane, create: _Create) -> None:
         self._socket = socket
         self._lane = lane
-        self._message: bytes | None = message
+        self._steers = create.steers
+        self._message: bytes | None = create.message
         self._status = 0
         self._headers: dict[str, str] = {}
         self._body = b""
@@ -353,7 +375,11 @@ class _Exchange:
         self._body += body
         if not message.get("more_body", False):
             error: JsonObject = msgspec.json.decode(self._body, type=dict)["error"]
-            if error["code"] == SHUTTING_DOWN:
+            if self._steers:
+                # Its client did not ask for this request, so an error would belong to nothing that it knows.
+                given_back = [uncommitted(steer, str(error["message"])) for steer in self._steers]
+                await self._socket.send([on_lane(each, self._lane) for each in given_back])
+            elif error["code"] == SHUTTING_DOWN:
                 # Nothing of it was told. At this code, clients send it again over another connection.
                 await self._socket.send([refusal(_limit_reached(), self._lane)])
             else:
