@@ -25,7 +25,7 @@ from turnbridge.scripted_model.replies import (
 )
 from turnbridge.turn.items import Json, JsonObject
 
-pytestmark = [pytest.mark.anyio, pytest.mark.real, pytest.mark.promise("websocket.steering")]
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 WEATHER: JsonObject = {"type": "function", "name": "get_weather", "parameters": PARAMETERS}
 STEER_ID = IsStr(regex=r"steer_[0-9a-f]{32}")
@@ -61,6 +61,7 @@ def said(item: Any) -> tuple[str, str]:
     return item.get("role", item["type"]), "".join(part.get("text", "") for part in item.get("content") or ())
 
 
+@pytest.mark.promise("websocket.steering")
 @pytest.mark.parametrize("store", [False, True])
 async def test_a_response_in_the_middle_of_a_message_completes_and_a_successor_continues_it(
     bridge: Bridge, socket: Socket, store: bool
@@ -88,6 +89,7 @@ async def test_a_response_in_the_middle_of_a_message_completes_and_a_successor_c
     ]
 
 
+@pytest.mark.promise("websocket.steering")
 async def test_a_response_between_two_items_is_cut_there(bridge: Bridge, socket: Socket) -> None:
     gate = asyncio.Event()
     bridge.script(
@@ -117,6 +119,7 @@ async def test_a_response_between_two_items_is_cut_there(bridge: Bridge, socket:
     )
 
 
+@pytest.mark.promise("websocket.steering")
 async def test_input_waits_for_the_outputs_of_calls(bridge: Bridge, socket: Socket) -> None:
     gate = asyncio.Event()
     call = function_call("get_weather", '{"city":"Rome"}', call_id="call_1")
@@ -142,6 +145,7 @@ async def test_input_waits_for_the_outputs_of_calls(bridge: Bridge, socket: Sock
     assert [item["output"] for item in items if item["type"] == "function_call_output"] == ["20"]
 
 
+@pytest.mark.promise("websocket.steering")
 async def test_a_response_that_fails_gives_the_input_back(bridge: Bridge, socket: Socket) -> None:
     gate = asyncio.Event()
     bridge.script(answer(message("Begun.", pieces=["Be", Wait(gate=gate), Hangup(), "gun."])))
@@ -160,6 +164,7 @@ async def test_a_response_that_fails_gives_the_input_back(bridge: Bridge, socket
     assert text_of(await socket.ask()) == "hello"
 
 
+@pytest.mark.promise("websocket.steering")
 async def test_a_successor_that_is_refused_gives_the_input_back(bridge: Bridge, socket: Socket) -> None:
     gate = asyncio.Event()
     bridge.script(begun(gate))
@@ -176,6 +181,7 @@ async def test_a_successor_that_is_refused_gives_the_input_back(bridge: Bridge, 
     )
 
 
+@pytest.mark.promise("websocket.steering")
 @pytest.mark.parametrize(
     ("given", "fields", "code"),
     [
@@ -203,6 +209,7 @@ async def test_what_cannot_be_taken_is_given_back_and_the_response_goes_on(
     assert text_of(await socket.response()) == "Begun, done."
 
 
+@pytest.mark.promise("websocket.steering")
 async def test_a_response_that_has_ended_or_is_of_a_conversation_is_not_steered(bridge: Bridge, socket: Socket) -> None:
     gate = asyncio.Event()
     bridge.script(answer(message("hello")), begun(gate))
@@ -215,6 +222,7 @@ async def test_a_response_that_has_ended_or_is_of_a_conversation_is_not_steered(
     await socket.response()
 
 
+@pytest.mark.promise("websocket.steering")
 async def test_what_waits_for_one_response_is_bounded(
     bridge: Bridge, socket: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +241,7 @@ async def test_what_waits_for_one_response_is_bounded(
     assert [said(item) for item in items[-2:]] == [("user", "Hint 0."), ("user", "Hint 1.")]
 
 
+@pytest.mark.promise("websocket.steering")
 async def test_the_sdk_steers(bridge: Bridge) -> None:
     gate = asyncio.Event()
     bridge.script(begun(gate), answer(message("Faster it is.")))

@@ -5,13 +5,13 @@ import itertools
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Literal, assert_never
 
 from turnbridge.engine.kept_threads import History, ParkedTurns, WarmThreads
 from turnbridge.engine.media_items import ready_items
 from turnbridge.engine.ports import Backend, Batches, Judge, MediaLoader, Thread, Tokenizer
 from turnbridge.engine.structured_output import repair_instruction
-from turnbridge.engine.turn_rules import OutputLimit, ToolRules, TurnClock, Watch
+from turnbridge.engine.turn_rules import Cut, OutputLimit, ToolRules, TurnClock, Watch
 from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected, without_frames
 from turnbridge.turn.events import (
     CallsAwaited,
@@ -274,8 +274,7 @@ class _Turn:
                     clock.heard()
                     ending = batch[-1]
                     if self._run.cut and not isinstance(ending, Terminal) and not _has_open_item(said):
-                        self.thread.close()
-                        yield [TurnIncomplete("steered", rules.spent + await self._estimate(said))]
+                        yield [await self._cut_off("steered", rules.spent, said)]
                         return
                     calls = isinstance(ending, CallsAwaited)
                     problems = await rules.problems(batch, self._runner.judge) if calls else None
@@ -286,12 +285,7 @@ class _Turn:
                         events, cut = limit.feed(events)
                     said.append(events)
                     if cut is not None:
-                        self.thread.close()
-                        # Codex gives no count for a turn that was interrupted. If this one ended meanwhile, its count
-                        # is of more than the client gets.
-                        usage = spent + await self._estimate(said)
-                        cut_off = TurnIncomplete("max_output_tokens", usage)
-                        yield [*events, TurnCompleted(usage) if cut == "stop" else cut_off]
+                        yield [*events, await self._cut_off(cut, spent, said)]
                         return
                     if isinstance(ending, TurnIncomplete) and ending.usage.estimated:
                         # Nor for one that the provider cut off.
@@ -302,6 +296,20 @@ class _Turn:
                     if following is not None:
                         break
                     clock.wait()
+
+    async def _cut_off(
+        self, why: Cut | Literal["steered"], spent: Usage, said: Sequence[Sequence[TurnEvent]]
+    ) -> Terminal:
+        """Interrupt the turn, and return the end that the client sees.
+
+        Codex gives no count for a turn that was interrupted. If this one ended meanwhile, its count is of more than
+        the client gets.
+        """
+        self.thread.close()
+        usage = spent + await self._estimate(said)
+        if why == "stop":
+            return TurnCompleted(usage)
+        return TurnIncomplete("max_output_tokens" if why == "length" else why, usage)
 
     async def _estimate(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         await self._tokenizer.ready()

@@ -89,7 +89,8 @@ class Steering:
         problem = _problem(message) or self._not_now(target_id, target, size)
         if problem is not None or target is None:
             code, reason = problem or ("response_not_found", "There is no such response on this connection.")
-            return lane, failed(code, reason, {"previous_response_id": _text(target_id), "input": "" if given is None else given})
+            given_back: JsonObject = {"previous_response_id": _text(target_id), "input": "" if given is None else given}
+            return lane, failed(code, reason, given_back)
         steer = Steer(self._new_id(), target.response_id, given, size)
         target.steers.append(steer)
         target.cut()
