@@ -88,4 +88,14 @@ COMMANDS = (
         sentence="`--test` sends a call as the client does, and says what arrived.",
         source=OURS,
     ),
+    Promise(
+        id="commands.serve.offer",
+        sentence="On a terminal without a login, `turnbridge serve` offers one, or the demo; elsewhere never.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.serve.lines",
+        sentence="On a terminal each request is one line; `PROXY_LOG_FORMAT` and `NO_COLOR` decide otherwise.",
+        source=OURS,
+    ),
 )

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -14,20 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from turnbridge.logs.setup import conceal, configure_logging
 from turnbridge.turn.items import JsonObject
-
-SERVER_LOGGERS = ("", "uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access")
-
-
-@pytest.fixture(autouse=True)
-def _leave_no_trace() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in SERVER_LOGGERS]
-    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
-    yield
-    conceal([])
-    structlog.reset_defaults()
-    for logger, handlers, propagate, level in before:
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
 
 
 async def no_app(scope: Scope, receive: Receive, send: Send) -> None:

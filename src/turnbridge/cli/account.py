@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.exceptions import Exit
 
-from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, refuse, usable_settings, warn
+from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, progress, refuse, usable_settings, warn
 from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_endpoint
 from turnbridge.cli.plan import described_account, described_limits, limits_as_json
 from turnbridge.codex.account import (
@@ -38,6 +38,7 @@ EXIT_FAILED = 1
 # A Codex starts in a second; without a network it first waits for the account's models.
 NOTICE_S = 15.0
 POLL_S = 0.2
+ASKING = "Asking Codex who is logged in ..."
 
 
 @click.command()
@@ -103,7 +104,9 @@ def whoami(*, as_json: bool) -> None:
 
     The exit status is 1 if nobody is logged in and the provider needs it.
     """
-    identity, limits, problem = _with_account(usable_settings(), _read_account)
+    settings = usable_settings()
+    with progress(ASKING):
+        identity, limits, problem = _with_account(settings, _read_account)
     if as_json:
         print_json({**identity_as_json(identity), "limits": limits_as_json(limits), "limits_problem": problem})
     else:
@@ -124,7 +127,14 @@ AccountState: TypeAlias = tuple[Identity, tuple[PlanLimit, ...], str | None]
 
 def account_of(settings: Settings) -> AccountState:
     """Return the account; raises `GatewayError` or `OSError` if Codex cannot be asked."""
-    return _in_session(settings, _read_account)
+    with progress(ASKING):
+        return _in_session(settings, _read_account)
+
+
+async def account_while_serving(settings: Settings) -> AccountState:
+    """Return the account in a process that serves, which has prepared Codex's home; raises like `account_of`."""
+    async with account_session(codex_with(settings, None)[0]) as session:
+        return await _read_account(session)
 
 
 async def _read_account(session: AccountSession) -> AccountState:

@@ -1,5 +1,6 @@
 """`turnbridge ask` and `turnbridge models`: requests to the running gateway, or to one that ends with the command."""
 
+import contextlib
 import http.client
 import sys
 from collections.abc import Callable, Iterator
@@ -7,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, refuse, usable_settings
+from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, progress, refuse, usable_settings
 from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_endpoint, decoded, error_message
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
@@ -37,7 +38,9 @@ def ask(*, words: tuple[str, ...], model: str, demo: bool, as_json: bool) -> Non
     body: JsonObject = {"model": model, "input": question, "stream": not as_json, "store": False}
 
     def send(endpoint: Endpoint) -> None:
-        with endpoint.request("POST", "/v1/responses", body) as response:
+        with contextlib.ExitStack() as stack:
+            with progress("Waiting for the model ..."):
+                response = stack.enter_context(endpoint.request("POST", "/v1/responses", body))
             if response.status != http.client.OK:
                 raise GatewayError(error_message(response.status, response.read()))
             if as_json:
@@ -53,7 +56,9 @@ def ask(*, words: tuple[str, ...], model: str, demo: bool, as_json: bool) -> Non
 @click.option("--json", "as_json", is_flag=True, help="Print the list as a JSON object, as /v1/models has it.")
 def models(*, demo: bool, as_json: bool) -> None:
     """List the models that clients can name."""
-    listed = _through_gateway(usable_settings(), lambda endpoint: endpoint.get("/v1/models"), demo=demo)
+    settings = usable_settings()
+    with progress("Asking for the models ..."):
+        listed = _through_gateway(settings, lambda endpoint: endpoint.get("/v1/models"), demo=demo)
     if as_json:
         print_json(listed)
         return

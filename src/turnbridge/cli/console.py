@@ -17,7 +17,8 @@ from click.exceptions import Exit
 
 from turnbridge import __version__
 from turnbridge.codex.process.home import NO_PROXY_VARIABLES, hosts_without_proxy
-from turnbridge.logs.output import print_to
+from turnbridge.logs.output import may_colour, print_to
+from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings, load_settings
 from turnbridge.turn.items import Json
 
@@ -40,7 +41,7 @@ def warn(message: str) -> None:
 
 
 def _print_error(message: str, colour: str) -> None:
-    print_to(sys.stderr, f"{click.style(message, fg=colour) if sys.stderr.isatty() else message}\n")
+    print_to(sys.stderr, f"{click.style(message, fg=colour) if may_colour(sys.stderr) else message}\n")
 
 
 def print_json(value: Json) -> None:
@@ -98,6 +99,8 @@ class Banner:
     host: str
     port: int
     key: ShownKey
+    key_file: Path | None
+    """The file that holds a generated key."""
     demo: bool
 
     @property
@@ -112,13 +115,19 @@ Turnbridge {__version__} listens on {self.base_url}{mode}
 
   Base URL  {self.base_url}
   API key   {self.key.text}
-
+{self._where_the_key_is()}
 """
+
+    def _where_the_key_is(self) -> str:
+        """Return the path of the key, unless it stands in place of the key."""
+        if self.key_file is None or str(self.key_file) in self.key.text:
+            return ""
+        return f"  Key file  {self.key_file}\n"
 
     def first_steps(self, *, login_command: str | None) -> str:
         """Return examples, preceded by the login command if Codex is not logged in."""
         if login_command is None:
-            return f"Try it:\n\n{self._examples()}"
+            return f"Try it:\n\n{self._examples()}\nThe settings of your client: {own_command('connect')}\n"
         return f"""Codex is not logged in. Log in, in another terminal:
 
 {login_command}

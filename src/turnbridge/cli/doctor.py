@@ -10,7 +10,7 @@ from click.exceptions import Exit
 
 from turnbridge.cli.ask import DEFAULT_MODEL, through_gateway
 from turnbridge.cli.codex_checks import CodexChecks
-from turnbridge.cli.console import print_json
+from turnbridge.cli.console import print_json, progress
 from turnbridge.cli.finding import COLOURS, Finding, show
 from turnbridge.cli.gateway_client import Endpoint, decoded, error_message
 from turnbridge.cli.host_checks import (
@@ -84,11 +84,15 @@ def _findings(*, turn: bool, model: str) -> Iterator[Finding]:
     }
     for name, check in checks.items():
         try:
-            yield from check()
+            with progress(f"Checking {name} ..."):
+                found = list(check())
+            yield from found
         except OSError as error:
             yield Finding(name, "wrong", str(error), "Give this user access to it, or choose other directories.")
     if turn:
-        yield _check_turn(settings, model)
+        with progress("Asking the model ..."):
+            finding = _check_turn(settings, model)
+        yield finding
 
 
 def _check_turn(settings: Settings, model: str) -> Finding:

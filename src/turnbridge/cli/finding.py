@@ -5,6 +5,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import click
 
+from turnbridge.logs.output import may_colour
+
 State: TypeAlias = Literal["ok", "warning", "wrong"]
 COLOURS: dict[State, str] = {"ok": "green", "warning": "yellow", "wrong": "red"}
 
@@ -21,7 +23,7 @@ class Finding(NamedTuple):
 def show(finding: Finding) -> None:
     """Print a finding on a line, and its remedy below it."""
     state = f"{finding.state:7}"
-    coloured = click.style(state, fg=COLOURS[finding.state]) if sys.stdout.isatty() else state
+    coloured = click.style(state, fg=COLOURS[finding.state]) if may_colour(sys.stdout) else state
     click.echo(f"{coloured}  {finding.check:11}  {finding.text}")
     if finding.remedy:
         click.echo(f"{'':22}→ {finding.remedy}")

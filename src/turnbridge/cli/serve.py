@@ -17,7 +17,8 @@ import structlog
 
 from turnbridge.bootstrap import Gateway, running_gateway, trace_path
 from turnbridge.cli.api_key import KEY_FILE, stored_key
-from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, refuse, shown_key, usable_settings, warn
+from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, shown_key, usable_settings, warn
+from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
 from turnbridge.codex.setup import login_command
 from turnbridge.logs.output import print_to
 from turnbridge.logs.setup import conceal, configure_logging
@@ -37,11 +38,14 @@ MIN_PUBLIC_KEY_LENGTH = 16
 @click.option("--host", help="Address to listen on (PROXY_HOST).")
 @click.option("--port", type=int, help="Port to listen on (PORT).")
 @click.option("--demo", is_flag=True, help="Answer from a scripted model behind the real Codex: no account needed.")
-def serve(*, host: str | None, port: int | None, demo: bool) -> None:
-    """Run the gateway."""
+@click.pass_context
+def serve(context: click.Context, *, host: str | None, port: int | None, demo: bool) -> None:
+    """Run the gateway.
+
+    On a terminal without a login, it first offers to log in, or the demo.
+    """
     _reopen_closed_streams()
     settings = usable_settings(PROXY_HOST=host, PORT=port)
-    configure_logging(settings.log_level)
     for warning in unknown_settings(os.environ):
         warn(warning)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
@@ -56,6 +60,8 @@ def serve(*, host: str | None, port: int | None, demo: bool) -> None:
             f"Refusing to write the wire trace to {trace_path(settings)}: it is a symbolic link. Choose a plain file."
         )
     _check_data_dir(settings.data_dir)
+    demo = demo or (is_interactive() and offer_login(context, settings))
+    configure_logging(settings.log_level, settings.log_format)
     raise_descriptor_limit()
     listener = _listen(family, address, settings.port)
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
@@ -111,8 +117,9 @@ async def _serve(settings: Settings, listener: socket.socket, *, demo: bool) -> 
     api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
     host, port = listener.getsockname()[:2]
-    key = shown_key(api_key, chosen=settings.api_key is not None, file=settings.data_dir / KEY_FILE)
-    banner = Banner(host=host, port=port, key=key, demo=demo)
+    file = settings.data_dir / KEY_FILE
+    key = shown_key(api_key, chosen=settings.api_key is not None, file=file)
+    banner = Banner(host=host, port=port, key=key, key_file=None if settings.api_key else file, demo=demo)
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         gateway = await stack.enter_async_context(
@@ -123,7 +130,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, demo: bool) -> 
         server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
         _say(banner.opening())
-        first_steps = asyncio.create_task(_say_first_steps(banner, gateway, login_command()))
+        first_steps = asyncio.create_task(_say_first_steps(banner, gateway, settings))
         stack.callback(first_steps.cancel)
         _tune_garbage_collector()
         await server.serve(sockets=[listener])
@@ -135,10 +142,14 @@ def _say(text: str) -> None:
         log.warning("greeting_not_printed")
 
 
-async def _say_first_steps(banner: Banner, gateway: Gateway, command: str) -> None:
+async def _say_first_steps(banner: Banner, gateway: Gateway, settings: Settings) -> None:
     """Print the examples once Codex has started; if it does not start, the log says why."""
-    ready = (await gateway.pool.first_readiness()).ready
-    _say(banner.first_steps(login_command=None if ready else command))
+    with progress("Starting Codex ..."):
+        ready = (await gateway.pool.first_readiness()).ready
+    # A service's log is no place for the address of a person.
+    if ready and sys.stdout.isatty() and not banner.demo:
+        _say(await account_lines(settings))
+    _say(banner.first_steps(login_command=None if ready else login_command()))
 
 
 def _tune_garbage_collector() -> None:

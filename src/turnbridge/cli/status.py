@@ -1,13 +1,11 @@
 """`turnbridge status`, which `turnbridge` alone runs too: the gateway, the account, and what to do next."""
 
-import shlex
 from collections.abc import Sequence
 
 import click
 
 from turnbridge import __version__
 from turnbridge.cli.account import account_of, identity_as_json
-from turnbridge.cli.api_key import KEY_FILE
 from turnbridge.cli.console import print_json, usable_settings
 from turnbridge.cli.gateway_client import NotTurnbridge, configured_endpoint
 from turnbridge.cli.plan import described_account, described_limits, limits_as_json
@@ -34,7 +32,7 @@ def status(*, as_json: bool) -> None:
         identity, limits, _ = account_of(settings)
     except (GatewayError, OSError) as error:
         problem = str(error)
-    steps = _next_steps(settings, state, identity)
+    steps = _next_steps(state, identity)
     if as_json:
         gateway: JsonObject = {"url": endpoint.base_url, "state": state, "reason": reason}
         account = None if identity is None else {**identity_as_json(identity), "limits": limits_as_json(limits)}
@@ -76,7 +74,7 @@ def _gateway_state(settings: Settings) -> tuple[str, str]:
     return (READY, "") if readiness.status == READY else (NOT_READY, readiness.reason)
 
 
-def _next_steps(settings: Settings, state: str, identity: Identity | None) -> Sequence[tuple[str, str]]:
+def _next_steps(state: str, identity: Identity | None) -> Sequence[tuple[str, str]]:
     """Return three things to do, each with its command."""
     log_in = ("Log in", own_command("login"))
     serve = ("Start the gateway", own_command("serve"))
@@ -84,8 +82,7 @@ def _next_steps(settings: Settings, state: str, identity: Identity | None) -> Se
     ask = ("Ask the model", own_command("ask", "Hello!"))
     doctor = ("See what is wrong", own_command("doctor"))
     models = ("See the models that clients can name", own_command("models"))
-    key = _where_the_key_is(settings)
-    connect = (f"Connect a client to {configured_endpoint(settings).base_url} with the key", key)
+    connect = ("Connect a client", own_command("connect"))
     logged_in = identity is not None and identity.usable
     match state:
         case "ready" if logged_in or identity is None:
@@ -98,10 +95,3 @@ def _next_steps(settings: Settings, state: str, identity: Identity | None) -> Se
             return doctor, demo, log_in
         case _:
             return (serve, ask, doctor) if logged_in else (log_in, serve, demo)
-
-
-def _where_the_key_is(settings: Settings) -> str:
-    """Return how to see the key of clients."""
-    if settings.api_key is not None:
-        return "(it is in PROXY_API_KEY)"
-    return f"cat {shlex.quote(str(settings.data_dir / KEY_FILE))}"

@@ -1,4 +1,4 @@
-"""Non-blocking writes to stdout and stderr.
+"""Non-blocking writes to stdout and stderr, and whether they show colours.
 
 If a parent process does not read the pipe that it gave the gateway as stderr, a blocking write would stop the gateway
 once the pipe is full, after some hundred requests.
@@ -67,3 +67,8 @@ def _pipe_of(file: TextIO) -> int | None:
         if hasattr(select, "PIPE_BUF") and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             return descriptor
     return None
+
+
+def may_colour(file: TextIO) -> bool:
+    """Tell whether a terminal shows colours, and its user wants them (https://no-color.org)."""
+    return file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,4 +1,4 @@
-"""Logging: one JSON object per line on stderr, or a readable form on a terminal.
+"""Logging: one JSON object per line on stderr, or text, as on a terminal.
 
 The gateway logs through structlog, libraries through the standard library's root logger; both end in the same form.
 Secrets are redacted by the names of their fields and by their looks, lines have a bounded length and contain no control
@@ -12,14 +12,15 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TextIO
+from typing import Literal, TextIO
 
 import msgspec
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from turnbridge.logs.output import LogOutput
+from turnbridge.logs.output import LogOutput, may_colour
 from turnbridge.logs.redaction import REDACTED, SECRET_NAME, OwnKeys, one_line, shortened
+from turnbridge.logs.terminal import TerminalForm
 
 # Types of values without names of their own.
 FLAT = frozenset({str, int, float, bool, type(None)})
@@ -44,25 +45,27 @@ def conceal(keys: Iterable[str]) -> None:
     _keys = OwnKeys(keys)
 
 
-def configure_logging(level: str) -> None:
-    """Send all logs to stderr from `level` up, as JSON unless stderr is a terminal.
+def configure_logging(level: str, form: Literal["json", "text"] | None = None) -> None:
+    """Send all logs to stderr from `level` up, in a form; without one, as text to a terminal and as JSON elsewhere.
 
     uvicorn needs `log_config=None`, or it restores its own handlers.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    form: list[Processor] = _terminal_form() if sys.stderr.isatty() else [_line]
+    as_text = sys.stderr.isatty() if form is None else form == "text"
+    steps: list[Processor] = _text_form() if as_text else [_line]
     output = LogOutput(sys.stderr)
     structlog.configure(
-        processors=form,
+        processors=steps,
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=lambda *_: _LineLogger(output),
-        cache_logger_on_first_use=True,
+        # A command that logs nothing may be followed by a server in the same process, whose loggers must be heard.
+        cache_logger_on_first_use=threshold < logging.CRITICAL,
     )
     handler = logging.StreamHandler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *form],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *steps],
         )
     )
     root = logging.getLogger()
@@ -74,7 +77,8 @@ def configure_logging(level: str) -> None:
         logger.handlers = []
         # The gateway has its own access log; without a handler, uvicorn does not even format its lines.
         logger.propagate = name != "uvicorn.access"
-        logger.setLevel(threshold)
+        # That it started is in the banner.
+        logger.setLevel(max(threshold, logging.WARNING) if as_text else threshold)
 
 
 class _LineLogger:
@@ -181,10 +185,12 @@ def _essence(event: EventDict) -> EventDict:
     return {**{name: shortened(str(event[name]), 256) for name in ESSENTIAL if name in event}, "cut": True}
 
 
-def _terminal_form() -> list[Processor]:
-    console = structlog.dev.ConsoleRenderer(exception_formatter=_write_traceback)
-    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    return [structlog.processors.add_log_level, stamp, _printable_values, console]
+def _text_form() -> list[Processor]:
+    # At a terminal the day is known; in a file it is not.
+    time = "%H:%M:%S" if sys.stderr.isatty() else "%Y-%m-%d %H:%M:%S"
+    stamp = structlog.processors.TimeStamper(fmt=time, utc=False)
+    text = TerminalForm(colours=may_colour(sys.stderr), exceptions=_write_traceback)
+    return [structlog.processors.add_log_level, stamp, _printable_values, text]
 
 
 def _printable_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

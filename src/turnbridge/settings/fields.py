@@ -158,7 +158,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     trace_body_limit: Count = field(default=65536, name="PROXY_TRACE_BODY_LIMIT")
     """Maximum bytes of each body in the wire trace; 0 for whole bodies, up to 16 MB."""
     log_level: Literal["debug", "info", "warning", "error", "critical"] = field(default="info", name="PROXY_LOG_LEVEL")
-    """`debug`, `info`, `warning`, `error` or `critical`."""
+    """`debug`, `info`, `warning`, `error` or `critical`. Probes and scrapes are logged at `debug`."""
+    log_format: Literal["json", "text"] | None = field(default=None, name="PROXY_LOG_FORMAT")
+    """`json`, or `text`: a readable line per event. Default: `text` on a terminal, else `json`."""
 
 
 def _pairs(value: object) -> object:

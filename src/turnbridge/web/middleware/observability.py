@@ -47,6 +47,10 @@ Outcome: TypeAlias = Literal["ok", "client_error", "server_error", "client_gone"
 OUTCOMES_OF_CONCERN: frozenset[Outcome] = frozenset({"server_error", "failed_mid_stream"})
 """Outcomes that an operator should look at; the others are the client's own business."""
 
+# Asked every few seconds by machines: their lines would hide all others. That a scraper has no key is worth a line.
+POLLED_ROUTES = frozenset({"/healthz", "/livez", "/readyz", "/metrics"})
+REFUSED = (401, 403)
+
 # The label of values outside a fixed list, to bound the number of series.
 OTHER = "other"
 ERROR_CODES = {kind.code for kind in TABLE if kind.code is not None} | {
@@ -180,6 +184,8 @@ def context_of(scope: Scope) -> RequestContext:
 def log_request(log: FilteringBoundLogger, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
     """Write the request's one line."""
     write = log.warning if outcome in OUTCOMES_OF_CONCERN else log.info
+    if context.route in POLLED_ROUTES and context.status not in REFUSED:
+        write = log.debug
     started, usage = context.started_at, context.usage
     write(
         "request",
