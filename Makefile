@@ -52,6 +52,7 @@ fix: .venv/.dev ## Format, and mend what ruff can mend
 lock: ## Bring the locks in line with pyproject.toml and package.json (needs uv and npm)
 	$(compile) --output-file requirements/run.txt
 	$(compile) --group dev --all-extras --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(compile) --all-extras --constraint requirements/run.txt --output-file requirements/container.txt
 	cd tests/node && npm install --package-lock-only --omit-lockfile-registry-resolved --loglevel=error --no-audit --no-fund
 
 upgrade: UPGRADE = --upgrade

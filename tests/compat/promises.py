@@ -3,6 +3,7 @@
 from tests.compat.anthropic import MESSAGES_API
 from tests.compat.bounds import BOUNDS
 from tests.compat.commands import COMMANDS
+from tests.compat.deployment import DEPLOYMENT
 from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
 from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
 from tests.compat.operation import FAULTS, LIMITS, THREADS
@@ -43,6 +44,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Safety": SAFETY,
     "Faults": FAULTS,
     "Trace": TRACE,
+    "Deployment": DEPLOYMENT,
 }
 """The title of each area, and what is promised there; ids begin with the area's own word."""
 

@@ -1,0 +1,27 @@
+"""What is promised of the files in `deploy/`, of upgrades and of moving the store."""
+
+from tests.compat.promise import OURS, Promise
+
+DEPLOYMENT = (
+    Promise(
+        id="deploy.proxies",
+        sentence="Behind the nginx and Caddy files of `deploy/`, streams arrive unbuffered, WebSockets work, large "
+        "bodies pass, and `/metrics` is closed.",
+        source=OURS,
+    ),
+    Promise(
+        id="deploy.container",
+        sentence="The image runs as a user without rights, from locked packages, and its health check asks `/livez`.",
+        source=OURS,
+    ),
+    Promise(
+        id="deploy.systemd",
+        sentence="The systemd unit is valid, and systemd rates it as little exposed.",
+        source=OURS,
+    ),
+    Promise(
+        id="deploy.monitoring",
+        sentence="Prometheus scrapes the gateway with the given file; dashboard and alerts use metrics that exist.",
+        source=OURS,
+    ),
+)
