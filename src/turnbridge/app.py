@@ -20,6 +20,7 @@ from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 
@@ -58,12 +59,12 @@ def build_app(
     *,
     problem: Callable[[], str],
     fidelity: Callable[[], str],
-    api_key: str,
+    keyring: Keyring,
     metrics: Metrics,
     metrics_token: str | None,
     own_names: Collection[str] = (),
     allowed_origins: Iterable[str],
-    rates: RequestRates | None,
+    rates: RequestRates,
     bodies: Bodies,
 ) -> ASGIApp:
     """Return the whole HTTP side.
@@ -72,7 +73,7 @@ def build_app(
     """
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
-    limited = once if rates is None else [Middleware(LimitRate, rates=rates), *once]
+    limited = [Middleware(LimitRate, rates=rates), *once]
     routes: list[Route] = []
     dialects: dict[str, Dialect] = {}
     # First what is not served: some of its paths would be taken for ids.
@@ -83,7 +84,7 @@ def build_app(
     routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
     return wrap(
         Router(routes),
-        api_key=api_key,
+        keyring=keyring,
         metrics=metrics,
         metrics_token=metrics_token,
         own_names=own_names,

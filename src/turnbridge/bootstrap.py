@@ -47,6 +47,7 @@ from turnbridge.trace.web import TraceHttp
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.web.answer import Timing
 from turnbridge.web.bodies import Bodies
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RequestRates
 from turnbridge.web.server.http_server import STOP_GRACE_S
@@ -66,6 +67,23 @@ PDF_LIMITS = JobLimits(seconds=20.0, megabytes=1024, processes=2, waiting=32, jo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What has a life of its own."""
+
+    pool: Pool
+    backend: Backend
+    media: MediaLoader
+    judge: Judge
+    calls: ParkedTurns
+    warm: WarmThreads
+    rates: RequestRates
+    trace: Trace | None
+    keyring: Keyring
+    answers: SqlStore | None
+    """The store, if answers are kept there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     """The running gateway: its application, and what keeps its state."""
 
@@ -75,6 +93,7 @@ class Gateway:
     warm: WarmThreads
     admission: Admission
     watch: Watch
+    keyring: Keyring
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, wait for the turns that run, and end the rest with an error."""
@@ -85,37 +104,30 @@ class Gateway:
 
 
 @contextlib.asynccontextmanager
-async def running_gateway(settings: Settings, *, api_key: str, provider: str | None = None) -> AsyncIterator[Gateway]:
+async def running_gateway(
+    settings: Settings, *, api_key: str, provider: str | None = None, alone: bool = False
+) -> AsyncIterator[Gateway]:
     """Start everything but the listener; Codex starts in the background, and ends with the context.
 
-    `provider` is the base URL of a Responses API to put behind Codex instead of the user's login.
+    `provider` is the base URL of a Responses API to put behind Codex instead of the user's login. A gateway that is
+    `alone` opens no store: it knows only `api_key`.
     """
     async with contextlib.AsyncExitStack() as stack:
-        parts = _begin(settings, stack, api_key=api_key, provider=provider)
-        gateway, background = _assemble(settings, parts, api_key=api_key)
-        if parts.store is not None:
-            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.store.for_maintenance(), settings)))
+        parts = _begin(settings, stack, api_key=api_key, provider=provider, alone=alone)
+        gateway, background = _assemble(settings, parts)
+        if parts.answers is not None:
+            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.answers.for_maintenance(), settings)))
             stack.push_async_callback(_end, asyncio.create_task(background.watch()))
             stack.push_async_callback(background.aclose)
+        # Whoever connects meanwhile waits, and is not told that a key in the store is wrong.
+        await parts.keyring.load()
+        stack.push_async_callback(_end, asyncio.create_task(parts.keyring.watch()))
         yield gateway
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What has a life of its own."""
-
-    pool: Pool
-    backend: Backend
-    media: MediaLoader
-    judge: Judge
-    calls: ParkedTurns
-    warm: WarmThreads
-    rates: RequestRates | None
-    trace: Trace | None
-    store: SqlStore | None
-
-
-def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str, provider: str | None) -> Parts:
+def _begin(
+    settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str, provider: str | None, alone: bool
+) -> Parts:
     """Begin what has a life of its own; `stack` ends it."""
     trace = wire_trace(settings, api_key) if settings.log_proto else None
     if trace is not None:
@@ -133,10 +145,9 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
     stack.callback(calls.close)
     warm = WarmThreads(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
     stack.callback(warm.close)
-    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage) if settings.rate_limit else None
-    if rates is not None:
-        stack.push_async_callback(rates.aclose)
-    store = _store(settings)
+    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
+    stack.push_async_callback(rates.aclose)
+    store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
     if store is not None:
         stack.push_async_callback(store.aclose)
     backend = CodexBackend(pool, native=native)
@@ -149,24 +160,26 @@ def _begin(settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str
         warm=warm,
         rates=rates,
         trace=trace,
-        store=store,
+        keyring=Keyring(api_key, store),
+        answers=store if settings.store_ttl_days else None,
     )
 
 
-def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gateway, BackgroundRuns]:
+def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
     watch = Watch(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
-    tokenizer, clients = OpenAITokenizer(), len({key for key in api_key.split(",") if key.strip()})
+    tokenizer, clients = OpenAITokenizer(), parts.keyring.__len__
     runner = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, parts.calls, parts.warm, watch)
     metrics = Metrics()
     admission = _admission(settings, clients=clients, on_wait=metrics.waited)
     counter = InputCounter(parts.media, tokenizer, clients=clients)
     rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))
-    state = State(parts.store, parts.calls, decode=decode_items, encode=encode_items)
+    state = State(parts.answers, parts.calls, decode=decode_items, encode=encode_items)
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.turn_ended)
     generation = Generation(runner, parts.backend, parts.judge, admission, state=state, bodies=bodies, rules=rules)
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.closed)
     observe(metrics, admission, parts, sockets)
+    parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
     app = build_app(
         [
             ChatCompletions(generation),
@@ -178,7 +191,7 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
         ],
         fidelity=parts.backend.fidelity,
         problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
-        api_key=api_key,
+        keyring=parts.keyring,
         metrics=metrics,
         metrics_token=settings.metrics_token,
         own_names=(settings.host,),
@@ -188,15 +201,28 @@ def _assemble(settings: Settings, parts: Parts, *, api_key: str) -> tuple[Gatewa
     )
     if parts.trace is not None:
         app = TraceHttp(app, parts.trace, request_id=lambda scope: context_of(scope).request_id)
-    gateway = Gateway(app=app, pool=parts.pool, calls=parts.calls, warm=parts.warm, admission=admission, watch=watch)
-    return gateway, background
+    return _gateway(app, parts, admission, watch), background
 
 
-def _store(settings: Settings) -> SqlStore | None:
-    """Return what answers are kept in, unless nothing is to be kept."""
-    if settings.store_ttl_days == 0:
-        return None
-    return guarded_store(settings.database_url or store_url(settings.data_dir))
+def _gateway(app: ASGIApp, parts: Parts, admission: Admission, watch: Watch) -> Gateway:
+    return Gateway(
+        app=app,
+        pool=parts.pool,
+        calls=parts.calls,
+        warm=parts.warm,
+        admission=admission,
+        watch=watch,
+        keyring=parts.keyring,
+    )
+
+
+def _on_keys_changed(
+    keyring: Keyring, admission: Admission, watch: Watch, sockets: ResponsesOverWebSocket, lost: frozenset[str]
+) -> None:
+    """End what runs for clients without a key; those with another one may finish what they began with the old one."""
+    admission.bar(keyring.barred)
+    watch.bar(keyring.barred)
+    sockets.retire(lost)
 
 
 async def _look_after(store: SqlStore, settings: Settings) -> None:
@@ -212,7 +238,7 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
         await asyncio.sleep(PRUNING_INTERVAL_S)
 
 
-def _admission(settings: Settings, *, clients: int, on_wait: Callable[[float], None]) -> Admission:
+def _admission(settings: Settings, *, clients: Callable[[], int], on_wait: Callable[[float], None]) -> Admission:
     return Admission(
         clients=clients,
         turns=settings.max_turns,

@@ -69,6 +69,11 @@ COMMANDS = (
         source=OURS,
     ),
     Promise(
+        id="commands.keys",
+        sentence="`turnbridge keys` makes, lists, limits, rotates and revokes keys; each is shown once.",
+        source=OURS,
+    ),
+    Promise(
         id="commands.codex-use",
         sentence="`turnbridge codex use VERSION` installs another Codex and checks it; nothing changes if that fails.",
         source=OURS,

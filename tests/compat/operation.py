@@ -68,6 +68,11 @@ LIMITS = (
         source=OURS,
     ),
     Promise(
+        id="limits.shares.live",
+        sentence="Turns are shared between as many keys as there are now.",
+        source=OURS,
+    ),
+    Promise(
         id="limits.queue.fair",
         sentence="No key keeps another from its turns: the one that holds most of a full queue gets the 429.",
         source=OURS,

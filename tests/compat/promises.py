@@ -4,6 +4,7 @@ from tests.compat.anthropic import MESSAGES_API
 from tests.compat.bounds import BOUNDS
 from tests.compat.commands import COMMANDS
 from tests.compat.deployment import DEPLOYMENT
+from tests.compat.keys import KEYS
 from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
 from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
 from tests.compat.operation import FAULTS, LIMITS, THREADS
@@ -37,6 +38,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Errors": FAILURES,
     "Threads": THREADS,
     "Limits": LIMITS,
+    "Keys": KEYS,
     "Start and login": START,
     "Commands": COMMANDS,
     "Ingress": INGRESS,

@@ -101,7 +101,9 @@ def house(
     each: int | None = None,
     clients: int = 1,
 ) -> House:
-    return House(Admission(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=clients))
+    return House(
+        Admission(turns=turns, waiting=waiting, patience_s=patience_s, turns_per_client=each, clients=lambda: clients)
+    )
 
 
 @pytest.mark.promise("limits.turns")

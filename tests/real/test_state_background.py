@@ -34,7 +34,7 @@ from turnbridge.scripted_model.replies import (
 from turnbridge.store.schema import store_url
 from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.middleware.auth import client_with
+from turnbridge.web.middleware.keyring import client_with
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

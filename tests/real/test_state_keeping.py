@@ -27,7 +27,7 @@ from turnbridge.scripted_model.replies import answer, message, reasoning
 from turnbridge.store.schema import STORE_FILE, store_url
 from turnbridge.store.sql_store import open_store
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.middleware.auth import client_with
+from turnbridge.web.middleware.keyring import client_with
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -15,6 +15,7 @@ from turnbridge.turn.errors import GatewayOverloaded
 from turnbridge.web import bodies as uploads
 from turnbridge.web.bodies import SLOW_S, Bodies, Upload, Uploads
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +104,7 @@ def gateway() -> ASGIApp:
     async def echo(request: Request) -> Response:
         return Response(await bodies.read(request.scope, request.receive))
 
-    return wrap(Router([Route("/echo", echo, methods=["POST"])]), api_key="greedy,modest", metrics=Metrics())
+    return wrap(Router([Route("/echo", echo, methods=["POST"])]), keyring=Keyring("greedy,modest"), metrics=Metrics())
 
 
 @pytest.mark.promise("bounds.uploads")

@@ -7,6 +7,7 @@ from functools import partial
 
 import structlog
 from starlette.requests import Request
+from starlette.types import Scope
 
 from turnbridge.api.shared.output_mode import MODE_HEADER, OutputMode, calls_as_text, output_mode
 from turnbridge.api.shared.schema_budget import SchemaPlace
@@ -24,7 +25,7 @@ from turnbridge.turn.request import TurnRequest
 from turnbridge.web.answer import Answer, Timing
 from turnbridge.web.bodies import Bodies, is_large, parsed
 from turnbridge.web.http import header_value, wants_no_keepalive
-from turnbridge.web.middleware.auth import client_of
+from turnbridge.web.middleware.auth import caller, client_of
 from turnbridge.web.middleware.observability import context_of
 
 log = structlog.get_logger(__name__)
@@ -160,19 +161,29 @@ class Generation:
         self._judge = judge
         self._admission = admission
         self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
+        self._limited: dict[tuple[str, ...], ModelCatalog] = {}
         self.backend = backend
         self.state = state
         self.bodies = bodies
         self.rules = rules
 
-    async def catalog(self) -> ModelCatalog:
-        """Return the models and every name for them, read from Codex each time: they change with its login."""
+    async def catalog(self, scope: Scope) -> ModelCatalog:
+        """Return the models that a client may use and every name for them.
+
+        They are read from Codex each time: they change with its login.
+        """
         default = await self.backend.default_model()
         models = await self.backend.models()
         # Made anew only when Codex has others: that takes 7 µs.
         if self._known is None or self._known[0] is not models or self._known[1] != default:
             self._known = (models, default, ModelCatalog(models, default=default, aliases=self.rules.model_aliases))
-        return self._known[2]
+            self._limited.clear()
+        everything, names = self._known[2], caller(scope).limits.models
+        if names is None:
+            return everything
+        if names not in self._limited:
+            self._limited[names] = everything.limited(names)
+        return self._limited[names]
 
     async def body(self, request: Request) -> tuple[JsonObject, bool]:
         """Return the request's body, and whether it is large.
@@ -213,7 +224,7 @@ class Generation:
                 code="unsupported_parameter",
                 param=turn.ignored[0],
             )
-        catalog, spec = await self.catalog(), turn.spec
+        catalog, spec = await self.catalog(request.scope), turn.spec
         choice = catalog.resolve(spec.model)
         context_of(request.scope).codex_model = choice.model.id
         if spec.effort is not None:
@@ -239,12 +250,12 @@ class Generation:
 
     def run(self, request: Request, settled: Settled, encoder: Encoder, *, choices: int = 1) -> Run:
         """Return the run of a request, which begins when its frames are asked for."""
-        turn = settled.turn
+        turn, most = settled.turn, caller(request.scope).limits.turns
         return Run(
             [self._runner.start(turn) for _ in range(choices)],
             encoder,
-            self._admission.admitted(turn.spec.client, choices, partial(size, turn)),
-            at_once=self._admission.at_once(choices),
+            self._admission.admitted(turn.spec.client, choices, partial(size, turn), most),
+            at_once=self._admission.at_once(choices, most),
             reshape=None if settled.mode == "openai-json" else calls_as_text,
             model=turn.spec.model,
             on_stage=context_of(request.scope).mark,

@@ -40,9 +40,9 @@ class Models:
         """Return the routes of this API."""
         return [RouteOf("GET", "/models", self.list), RouteOf("GET", "/models/{model:path}", self.retrieve)]
 
-    async def list(self, _: Request) -> Response:
+    async def list(self, request: Request) -> Response:
         """List the models, the name of the default one, and the operator's own names."""
-        catalog = await self._generation.catalog()
+        catalog = await self._generation.catalog(request.scope)
         names = catalog.names()
         # A model whose name the operator has given to another is not reached by it.
         listed = [ModelChoice(model, None) for model in catalog.listed() if model.id.lower() not in names]
@@ -52,7 +52,8 @@ class Models:
     async def retrieve(self, request: Request) -> Response:
         """Answer with the model that a name stands for, under that name."""
         name = request.path_params["model"]
-        return json_response(model_object((await self._generation.catalog()).resolve(name), name=name))
+        catalog = await self._generation.catalog(request.scope)
+        return json_response(model_object(catalog.resolve(name), name=name))
 
 
 def model_object(choice: ModelChoice, *, name: str | None = None) -> JsonObject:

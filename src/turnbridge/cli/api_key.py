@@ -1,10 +1,10 @@
 """The API key of this installation: generated at the first start, and used by the commands that call the gateway."""
 
 import contextlib
-import secrets
 from pathlib import Path
 
 from turnbridge.codex.process.home import write_private
+from turnbridge.engine.keys import new_key
 from turnbridge.settings.fields import Settings
 
 KEY_FILE = "api-key"
@@ -15,7 +15,7 @@ def stored_key(data_dir: Path) -> str:
     if (kept := _kept_key(data_dir)) is not None:
         return kept
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = f"sk-turnbridge-{secrets.token_urlsafe(24)}"
+    key = new_key()
     write_private(data_dir / KEY_FILE, f"{key}\n")
     return key
 

@@ -33,6 +33,9 @@ COMMANDS = {
     "doctor": Entry(
         "turnbridge.cli.doctor", "Check everything that a gateway needs, and say how to correct what is wrong."
     ),
+    "keys": Entry(
+        "turnbridge.cli.keys", "Make, limit and revoke keys for the people and programs that share the gateway."
+    ),
     "login": Entry("turnbridge.cli.account", "Log in to ChatGPT in a browser, by a device code, or with an API key."),
     "logout": Entry("turnbridge.cli.account", "Log out: revoke the login, and remove it from your Codex home."),
     "models": Entry("turnbridge.cli.ask", "List the models that clients can name."),

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
@@ -11,6 +10,7 @@ from msgspec import structs
 
 from turnbridge.bootstrap import running_gateway
 from turnbridge.cli.gateway_client import Endpoint
+from turnbridge.engine.keys import new_key
 from turnbridge.logs.setup import configure_logging
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
@@ -37,12 +37,12 @@ def with_own_gateway(settings: Settings, work: Callable[[Endpoint], T], *, demo:
 async def _own_gateway(settings: Settings, *, demo: bool) -> AsyncIterator[Endpoint]:
     """Run a gateway for one request: nothing is stored or kept for a next one."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = f"sk-turnbridge-{secrets.token_urlsafe(24)}"
+    key = new_key()
     frugal = structs.replace(settings, worker_count=1, warm_threads_max=0, store_ttl_days=0, log_proto=False)
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         provider = None if model is None else model.base_url
-        gateway = await stack.enter_async_context(running_gateway(frugal, api_key=key, provider=provider))
+        gateway = await stack.enter_async_context(running_gateway(frugal, api_key=key, provider=provider, alone=True))
         listener = stack.enter_context(socket.create_server((HOST, 0)))
         server = HttpServer(gateway.app)
         serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -109,6 +109,20 @@ def _with_store(settings: Settings, work: Callable[[SqlStore], Awaitable[T]]) ->
     if file is not None and not file.exists():
         click.echo(f"The store is empty: there is no file {file}.", err=True)
         raise Exit
+    try:
+        return with_store(settings, work)
+    except GatewayError as error:
+        refuse_store(error)
+
+
+def refuse_store(error: GatewayError) -> NoReturn:
+    """Exit with what is wrong with the store."""
+    reason = f"\n{error.__cause__}" if error.__cause__ is not None else ""
+    refuse(f"{error.message}{reason}", status=EXIT_UNAVAILABLE)
+
+
+def with_store(settings: Settings, work: Callable[[SqlStore], Awaitable[T]]) -> T:
+    """Return the result of work on the store, which is made if it does not exist; raises `GatewayError`."""
 
     async def run() -> T:
         store = await open_store(_url(settings))
@@ -117,18 +131,20 @@ def _with_store(settings: Settings, work: Callable[[SqlStore], Awaitable[T]]) ->
         finally:
             await store.aclose()
 
-    try:
-        return asyncio.run(run())
-    except GatewayError as error:
-        reason = f"\n{error.__cause__}" if error.__cause__ is not None else ""
-        refuse(f"{error.message}{reason}", status=EXIT_UNAVAILABLE)
+    return asyncio.run(run())
 
 
 def _where(settings: Settings) -> str:
+    file = sqlite_file(_url(settings))
+    size = "" if file is None else f" ({_megabytes(file.stat().st_size)} on disk)"
+    return f"{store_location(settings)}{size}"
+
+
+def store_location(settings: Settings) -> str:
     """Return the location of the store, without a password."""
     file = sqlite_file(_url(settings))
     if file is not None:
-        return f"{file} ({_megabytes(file.stat().st_size)} on disk)"
+        return str(file)
     parts = urlsplit(_url(settings))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

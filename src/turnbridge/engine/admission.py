@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from turnbridge.turn.errors import BackendUnavailable, RateLimited
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, InvalidApiKey, RateLimited
 
 # Any turn that ends frees a place in the queue; nobody knows when, so soon is the best guess.
 COME_BACK_S = 2.0
@@ -31,11 +31,13 @@ class Place:
     client: str
     turns: int
     """How many running turns it counts as."""
-    share: int
-    """How much of the client's own limit it takes."""
+    most: int | None
+    """How many turns its client may have, running or waiting."""
     measure: Callable[[], int]
     """Returns how many characters the request holds; called if it has to wait."""
     size: int = 0
+    share: int = 0
+    """How much of that limit it takes."""
     admitted: asyncio.Future[None] = field(init=False)
 
     async def __aenter__(self) -> float:
@@ -57,22 +59,24 @@ class Admission:
         waiting: int,
         patience_s: float,
         turns_per_client: int | None = None,
-        clients: int = 1,
+        clients: Callable[[], int] = lambda: 1,
         on_wait: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`on_wait` is told how many seconds each request has waited, whether it was admitted or not."""
+        """`clients` tells how many there are now; `on_wait` is told how many seconds each request has waited."""
         self._turns = turns
         self._most_waiting = waiting
         self._patience_s = patience_s
         self._on_wait = on_wait
-        # How many turns one client may have, running or waiting, and how many of them may run.
+        # How many turns a client without a limit of its own may have, running or waiting.
         self._client_turns = turns_per_client
-        self._client_running = turns - (turns // KEPT_FREE_OF if clients > 1 else 0)
+        self._clients = clients
         self._queues: OrderedDict[str, deque[Place]] = OrderedDict()
         self._shares: Counter[str] = Counter()
         self._running: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
+        self.barred: frozenset[str] = frozenset()
+        """Clients whose requests are rejected, even if they came before that was known."""
         self.closed = False
         """Whether all further requests are rejected."""
         self.running = 0
@@ -82,20 +86,31 @@ class Admission:
         """Return how many requests wait."""
         return sum(map(len, self._queues.values()))
 
-    def at_once(self, turns: int) -> int:
-        """Return how many turns of one request may run at the same time."""
-        return min(turns, self._client_running, self._client_turns or turns)
+    @property
+    def _client_running(self) -> int:
+        """Return how many turns of one client may run."""
+        return self._turns - (self._turns // KEPT_FREE_OF if self._clients() > 1 else 0)
 
-    def admitted(self, client: str, turns: int = 1, size: Callable[[], int] = int) -> Place:
-        """Return a context in which `turns` may run; `size` returns how many characters the request holds."""
-        return Place(self, client, min(turns, self._client_running), min(turns, self._client_turns or 0), size)
+    def at_once(self, turns: int, most: int | None = None) -> int:
+        """Return how many turns of one request may run at the same time; see `admitted` for `most`."""
+        return min(turns, self._client_running, most or self._client_turns or turns)
+
+    def admitted(self, client: str, turns: int = 1, size: Callable[[], int] = int, most: int | None = None) -> Place:
+        """Return a context in which `turns` may run; `size` returns how many characters the request holds.
+
+        `most` is how many turns this client may have, if it has a limit of its own.
+        """
+        most = most or self._client_turns
+        return Place(self, client, min(turns, self._client_running), most, size, share=min(turns, most or 0))
 
     async def enter(self, place: Place) -> float:
         """Start the turns of a place as soon as they may run; return the seconds that it took."""
         held = self._shares[place.client]
-        if self._client_turns is not None and held + place.share > self._client_turns:
+        if place.client in self.barred:
+            raise key_ended()
+        if place.most is not None and held + place.share > place.most:
             raise RateLimited(
-                f"The turns that this key may have at once, running or waiting, are {self._client_turns}; "
+                f"The turns that this key may have at once, running or waiting, are {place.most}; "
                 f"it has {held}. Try again when one has ended.",
                 retry_after=COME_BACK_S,
             )
@@ -120,10 +135,18 @@ class Admission:
     def close(self) -> None:
         """Reject all requests, also those that wait."""
         self.closed = True
-        for place in [place for queue in self._queues.values() for place in queue]:
-            if not place.admitted.done():
-                place.admitted.set_exception(_closing())
-        self._queues.clear()
+        self._empty(list(self._queues), _closing)
+
+    def bar(self, clients: frozenset[str]) -> None:
+        """Reject all requests of these clients, also those that wait; and of no others that were barred before."""
+        self.barred = clients
+        self._empty([client for client in self._queues if client in clients], key_ended)
+
+    def _empty(self, clients: list[str], error: Callable[[], GatewayError]) -> None:
+        for client in clients:
+            for place in self._queues.pop(client):
+                if not place.admitted.done():
+                    place.admitted.set_exception(error())
 
     async def drained(self, within_s: float) -> bool:
         """Wait until no turn runs; tell whether that happened in time."""
@@ -202,7 +225,8 @@ class Admission:
 
     def _is_at_limit(self, place: Place) -> bool:
         """Tell whether the place's client runs so many turns that it waits for its own to end."""
-        return self._running[place.client] + place.turns > self._client_running
+        # When the second client came, the limit fell, perhaps below what a waiting request asks for.
+        return self._running[place.client] > max(self._client_running - place.turns, 0)
 
     def _overtakes(self, place: Place) -> bool:
         """Tell whether a request waits for the turns that the place would take."""
@@ -243,6 +267,11 @@ def _subtract(counts: Counter[str], client: str, count: int) -> None:
         del counts[client]
     else:
         counts[client] -= count
+
+
+def key_ended() -> InvalidApiKey:
+    """Return the error of what was under way when its key ended."""
+    return InvalidApiKey("The API key of this request is not accepted any more: it was revoked or has expired.")
 
 
 def _closing() -> BackendUnavailable:

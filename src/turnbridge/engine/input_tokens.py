@@ -8,7 +8,7 @@ counts are met with that to the token, or nearly (docs/parameters.md).
 import asyncio
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -63,7 +63,7 @@ SIMPLE_TYPES = {"integer": "number", "number": "number", "string": "string", "bo
 class InputCounter:
     """Counts the input of turns, a few at a time: images and files that a request links to are loaded for that."""
 
-    def __init__(self, media: MediaLoader, tokenizer: Tokenizer, *, clients: int = 1) -> None:
+    def __init__(self, media: MediaLoader, tokenizer: Tokenizer, *, clients: Callable[[], int] = lambda: 1) -> None:
         self._media = media
         self._tokenizer = tokenizer
         self._queue = Admission(clients=clients, turns=AT_ONCE, waiting=MOST_WAITING, patience_s=PATIENCE_S)

@@ -41,16 +41,33 @@ class ModelChoice(NamedTuple):
 class ModelCatalog:
     """The models of Codex, by their names and aliases."""
 
-    def __init__(self, models: Sequence[Model], *, default: str | None, aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        models: Sequence[Model],
+        *,
+        default: str | None,
+        aliases: Mapping[str, str],
+        allowed: frozenset[str] | None = None,
+    ) -> None:
+        """`allowed` has the ids of the models that may be used, if that is not all."""
         self._models = tuple(models)
+        self._allowed = allowed
         self._by_id = {model.id.lower(): model for model in models}
         self._aliases = {name.lower(): target for name, target in aliases.items()}
         self._configured = default
         self._default = self._default_model()
 
+    def limited(self, names: Sequence[str]) -> "ModelCatalog":
+        """Return the catalogue of a client that may use no models but those that these names stand for."""
+        choices = (self._known(self._aliases.get(name.lower(), name).lower()) for name in names)
+        allowed = frozenset(choice.model.id for choice in choices if choice is not None)
+        return ModelCatalog(self._models, default=self._configured, aliases=self._aliases, allowed=allowed)
+
     def listed(self) -> list[Model]:
         """Return the visible models, and the default model even if it is hidden."""
-        return [model for model in self._models if not model.hidden or model is self._default]
+        return [
+            model for model in self._models if self._may_use(model) and (not model.hidden or model is self._default)
+        ]
 
     def names(self) -> dict[str, ModelChoice]:
         """Return what the other listed names stand for: that of the default model, and the configured aliases.
@@ -59,14 +76,14 @@ class ModelCatalog:
         """
         targets = {DEFAULT_MODEL: DEFAULT_MODEL, **dict(sorted(self._aliases.items()))}
         chosen = {name: self._known(target.lower()) for name, target in targets.items()}
-        return {name: choice for name, choice in chosen.items() if choice is not None}
+        return {name: choice for name, choice in chosen.items() if choice is not None and self._may_use(choice.model)}
 
     def resolve(self, name: str) -> ModelChoice:
         """Return the model and effort of a client's model name."""
         wanted = name.strip().lower()
         target = self._aliases.get(wanted)
         choice = self._known(target.lower() if target is not None else wanted)
-        if choice is None:
+        if choice is None or not self._may_use(choice.model):
             raise ModelNotFound(self._advice(name, target), param="model")
         return choice
 
@@ -97,10 +114,19 @@ class ModelCatalog:
         return self._by_id.get(name)
 
     def _default_model(self) -> Model | None:
-        """Return the configured model, or nothing if Codex does not offer it; without one, Codex's default."""
+        """Return the configured model, or nothing if Codex does not offer it; without one, Codex's default.
+
+        A client that may not use it has the first model that it may use.
+        """
+        usable = [model for model in self._models if self._may_use(model)]
         if self._configured is not None:
-            return self._by_id.get(self._configured.lower())
-        return next((model for model in self._models if model.is_default), self._models[0] if self._models else None)
+            configured = self._by_id.get(self._configured.lower())
+            if configured is None or self._may_use(configured):
+                return configured
+        return next((model for model in usable if model.is_default), usable[0] if usable else None)
+
+    def _may_use(self, model: Model) -> bool:
+        return self._allowed is None or model.id in self._allowed
 
     def _advice(self, name: str, target: str | None) -> str:
         name = name[:LONGEST_SHOWN]
@@ -112,5 +138,9 @@ class ModelCatalog:
             )
         near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
         stands_for = f" (an alias of '{target}')" if target is not None else ""
-        offer = f"Did you mean {' or '.join(f'`{m}`' for m in near)}?" if near else f"Available: {', '.join(known)}."
+        offer = (
+            f"Did you mean {' or '.join(f'`{m}`' for m in near)}?"
+            if near
+            else f"Available: {', '.join(known) or 'none'}."
+        )
         return f"The model `{name}`{stands_for} does not exist or you do not have access to it. {offer}"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from turnbridge.turn.clients import KeyRecord
 from turnbridge.turn.items import JsonObject
 
 # States of a background response before its end.
@@ -188,3 +189,21 @@ class Store(Protocol):
         """Replace metadata and body."""
 
     async def delete_chat(self, owner: str, chat_id: str) -> bool: ...
+
+
+class KeyStore(Protocol):
+    """Stores keys. Every change increases the version, which is cheap to read."""
+
+    async def keys_version(self) -> int: ...
+
+    async def keys(self) -> tuple[int, Sequence[KeyRecord]]:
+        """Return the version, and all keys by name, revoked ones too."""
+
+    async def add_key(self, record: KeyRecord) -> None:
+        """Add a client with its key; raises `InvalidRequest` if the name is taken."""
+
+    async def change_key(self, record: KeyRecord) -> None:
+        """Replace everything of a client but its name, id and creation; raises `NotFound`."""
+
+    async def delete_key(self, name: str) -> None:
+        """Delete a client: its name is free again, and its data belong to nobody. Raises `NotFound`."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from turnbridge.engine.admission import key_ended
 from turnbridge.engine.kept_threads import Leg
 from turnbridge.engine.ports import Batches, Judge, Thread, Tokenizer
 from turnbridge.turn.errors import GatewayError, OutputRejected, TurnTimeout
@@ -281,6 +282,8 @@ class Watch:
         """
         self.stopped: GatewayError | None = None
         """Why no turn may run any more."""
+        self.barred: frozenset[str] = frozenset()
+        """Clients whose key ended."""
         self.turns: set[TurnClock] = set()
 
     def stop(self, error: GatewayError) -> None:
@@ -288,6 +291,13 @@ class Watch:
         self.stopped = error
         for turn in self.turns:
             turn.thread.fail(error)
+
+    def bar(self, clients: frozenset[str]) -> None:
+        """End every turn of these clients, now, and those that are just beginning."""
+        self.barred = clients
+        for turn in self.turns:
+            if turn.client in clients:
+                turn.thread.fail(key_ended())
 
 
 class TurnClock:
@@ -297,9 +307,10 @@ class TurnClock:
     every batch took a fifth of what a delta costs.
     """
 
-    def __init__(self, watch: Watch, thread: Thread) -> None:
+    def __init__(self, watch: Watch, thread: Thread, client: str = "") -> None:
         self._watch = watch
         self.thread = thread
+        self.client = client
         # Held, because to ask for it takes a system call.
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + watch.whole_s
@@ -313,6 +324,8 @@ class TurnClock:
         now = self._waiting_since = self._loop.time()
         if self._watch.stopped is not None:
             self.thread.fail(self._watch.stopped)
+        elif self.client in self._watch.barred:
+            self.thread.fail(key_ended())
         elif self._timer is None or now >= self._end:
             self._look()
 

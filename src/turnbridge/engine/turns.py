@@ -168,7 +168,7 @@ class _Turn:
         self._history = history
         self._request = request = history.request
         self._tokenizer = runner.tokenizer
-        self._clock = TurnClock(runner.watch, thread)
+        self._clock = TurnClock(runner.watch, thread, request.spec.client)
         self._kept = False
         self.thread = thread
         self.rules = ToolRules(thread, request)

@@ -48,7 +48,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     port: PortNumber = field(default=11435, name="PORT")
     """Port to listen on; 0 picks a free one."""
     api_key: str | None = field(default=None, name="PROXY_API_KEY")
-    """API key of clients, or several separated by commas. Default: generated at the first start."""
+    """API key of clients, or several separated by commas; [others](keys.md) are made by `turnbridge keys`. Default:
+    generated at the first start."""
     data_dir: Path = field(
         default_factory=lambda: Path(platformdirs.user_data_dir("turnbridge", appauthor=False)), name="PROXY_DATA_DIR"
     )
@@ -138,7 +139,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     database_url: str | None = field(default=None, name="PROXY_DATABASE_URL")
     """Database of the store: `postgresql://…` (package `asyncpg`). Default: a SQLite file in the data directory."""
     store_ttl_days: Amount = field(default=30, name="PROXY_STORE_TTL_DAYS")
-    """Retention of stored answers in days; 0 disables the store."""
+    """Retention of stored answers in days; 0 stores none. [Keys](keys.md) are stored in any case."""
     store_max_mb: AtLeastOne = field(default=1024, name="PROXY_STORE_MAX_MB")
     """Maximum size of the store in MB; the oldest entries of the key that uses most are deleted first."""
     max_body_mb: Positive = field(default=16, name="PROXY_MAX_BODY_MB")
@@ -146,7 +147,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors_allowed_origins: tuple[str, ...] = field(default=(), name="PROXY_CORS_ALLOWED_ORIGINS")
     """CORS origins allowed besides loopback, Obsidian and Capacitor; separated by commas, `*` for any."""
     metrics_token: str | None = field(default=None, name="PROXY_METRICS_TOKEN")
-    """Bearer token of `/metrics`. Default: the API key."""
+    """Bearer token of `/metrics`. Default: the API key, or an [admin's](keys.md)."""
     dialect: Literal["auto", "v2", "v2-early", "v1"] = field(default="auto", name="PROXY_APP_SERVER_DIALECT")
     """App-server protocol: `v2`, `v2-early` or `v1`. `auto`: the best that the binary supports."""
     validate_rpc: bool = field(default=False, name="PROXY_VALIDATE_RPC")
@@ -186,7 +187,8 @@ def _program(value: object) -> object:
     return found
 
 
-def _check_rate_limit(value: str) -> None:
+def check_rate_limit(value: str) -> None:
+    """Raise `ValueError` if this is no rate limit."""
     # It takes as long to import as all else that a command needs.
     from limits import parse_many  # noqa: PLC0415
 
@@ -228,7 +230,7 @@ PARSE: dict[str, Callable[[object], object]] = {
     "PROXY_CORS_ALLOWED_ORIGINS": _listed,
 }
 CHECK: dict[str, Callable[[str], None]] = {
-    "PROXY_RATE_LIMIT": _check_rate_limit,
+    "PROXY_RATE_LIMIT": check_rate_limit,
     "PROXY_RATE_LIMIT_STORAGE": _check_rate_limit_storage,
     "PROXY_DATABASE_URL": _check_database_url,
 }

@@ -33,7 +33,7 @@ CONFLICTS = (
 FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 BUGS = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError)
 
-TABLES = ("segments", "items", "responses", "conversations", "chats", "chat_metadata")
+TABLES = ("segments", "items", "responses", "conversations", "chats", "chat_metadata", "chat_legs", "keys")
 
 
 class PostgresTransaction(Transaction):

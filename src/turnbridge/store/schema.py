@@ -107,7 +107,26 @@ VERSION_2 = (
     "CREATE INDEX chat_legs_by_call ON chat_legs (owner, call_id)",
 )
 
-VERSIONS = (VERSION_1, VERSION_2)
+VERSION_3 = (
+    """
+    CREATE TABLE keys (
+        name TEXT PRIMARY KEY,
+        client TEXT NOT NULL UNIQUE,
+        digest TEXT NOT NULL UNIQUE,
+        hint TEXT NOT NULL,
+        admin SMALLINT NOT NULL,
+        limits {bytes} NOT NULL,
+        created_at BIGINT NOT NULL,
+        rotated_at BIGINT,
+        expires_at BIGINT,
+        revoked_at BIGINT
+    )
+    """,
+    "CREATE TABLE keys_version (version BIGINT NOT NULL)",
+    "INSERT INTO keys_version (version) VALUES (1)",
+)
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:

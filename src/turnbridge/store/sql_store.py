@@ -1,4 +1,4 @@
-"""The store in a SQL database: responses and conversations; `chats.py` and `maintenance.py` have the rest.
+"""The store in a SQL database: responses and conversations; `chats.py`, `keys.py` and `maintenance.py` have the rest.
 
 A response or conversation points at the last segment of its history. A running response is leased by the gateway that
 runs it.
@@ -31,6 +31,7 @@ from turnbridge.store.database import (
     UnboundedDatabase,
     storable_text,
 )
+from turnbridge.store.keys import ClientKeys
 from turnbridge.store.maintenance import IS_RUNNING, Maintenance
 from turnbridge.store.schema import open_database
 from turnbridge.turn.errors import NotFound
@@ -69,8 +70,8 @@ DELETE_ITEM = f"""
 """
 
 
-class SqlStore(Chats, Maintenance):
-    """The engine's `Store`, and its maintenance."""
+class SqlStore(Chats, ClientKeys, Maintenance):
+    """The engine's `Store` and `KeyStore`, and their maintenance."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         super().__init__(database)

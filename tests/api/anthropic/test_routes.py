@@ -18,7 +18,9 @@ from turnbridge.engine.ports import Model
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.bodies import Bodies, is_large, parsed
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
+from turnbridge.web.middleware.rate_limit import RequestRates
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +53,7 @@ class Generating:
     rules = SimpleNamespace(model_aliases={"mine": "gpt-5.5"})
     bodies = Bodies(10_000)
 
-    async def catalog(self) -> ModelCatalog:
+    async def catalog(self, _: object) -> ModelCatalog:
         return ModelCatalog([MODEL], default=None, aliases=self.rules.model_aliases)
 
     async def body(self, request: Any) -> tuple[JsonObject, bool]:
@@ -66,11 +68,11 @@ def app() -> ASGIApp:
         [Messages(generation, counted), SharedModels(generation, otherwise=Models(generation))],
         problem=lambda: "",
         fidelity=lambda: "exact",
-        api_key=KEY,
+        keyring=Keyring(KEY),
         metrics=Metrics(),
         metrics_token=None,
         allowed_origins=(),
-        rates=None,
+        rates=RequestRates(None),
         bodies=Bodies(10_000),
     )
 

@@ -184,7 +184,7 @@ class Counted:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.keeping, self.may_keep = asyncio.Event(), asyncio.Event()
         self.kept: list[str] = []
-        self.turns: list[tuple[Usage, str, str | None]] = []
+        self.turns: list[tuple[Usage, str, str | None, object]] = []
         finish = store.finish_response
 
         async def finish_response(
@@ -231,7 +231,7 @@ async def test_a_run_that_is_ended_while_its_end_is_being_kept_has_one_end(
         told = await asyncio.gather(*stopping)
     assert [response["status"] for response in told if response] == ["completed"] * (times if how == "cancel" else 0)
     assert (endings(started), counted.kept) == (["completed"], ["completed"])
-    assert counted.turns == [(Usage(input=2, output=3), "fresh", None)]
+    assert counted.turns == [(Usage(input=2, output=3), "fresh", None, None)]
     assert [(line["event"], line["status"], line["served_by"]) for line in logged] == [
         ("background_response", "completed", "fresh")
     ]
@@ -283,7 +283,7 @@ async def test_a_run_that_fails_is_counted_only_if_its_turn_began(
         started = await counted.begin(Answering(error, fidelity=fidelity), encoder)
         await counted.runs.aclose()
     assert (endings(started), counted.kept) == (["error", "failed"], ["failed"])
-    assert [by for _, by, _ in counted.turns] == ([] if served is None else [served])
+    assert [by for _, by, *_ in counted.turns] == ([] if served is None else [served])
     assert ([line["event"] for line in logged], logged[-1]["served_by"]) == (events, served)
     await store.aclose()
 

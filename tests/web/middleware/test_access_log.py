@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.events import Usage
-from turnbridge.web.middleware.auth import client_with
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring, client_with
 from turnbridge.web.middleware.observability import Metrics, Outcome, RequestContext, context_of
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ class Clock:
 
 
 def gateway(route: Route, clock: Clock | None = None) -> ASGIApp:
-    return wrap(Router([route]), api_key="right-key", metrics=Metrics(), clock=clock or Clock())
+    return wrap(Router([route]), keyring=Keyring("right-key"), metrics=Metrics(), clock=clock or Clock())
 
 
 @pytest.mark.promise("ingress.log", "ingress.log.private")

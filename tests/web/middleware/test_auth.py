@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from tests.web.asgi_driver import call
 from turnbridge.web.middleware.auth import MOST_WRONG_KEYS, masked
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +33,7 @@ async def fine(_request: Request) -> Response:
 def gateway(api_key: str = "right-key") -> ASGIApp:
     paths = ["/healthz", "/readyz", "/livez", "/metrics", "/v1/models"]
     routes = Router([Route(path, fine) for path in paths])
-    return wrap(routes, api_key=api_key, metrics=Metrics(), own_names=("own.example",))
+    return wrap(routes, keyring=Keyring(api_key), metrics=Metrics(), own_names=("own.example",))
 
 
 @pytest.mark.parametrize("header", ["Bearer right-key", "bearer right-key", "BEARER  right-key "])

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, call
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +45,7 @@ async def fine(_request: Request) -> Response:
 def gateway(*origins: str) -> ASGIApp:
     return wrap(
         Router([Route("/v1/models", fine)]),
-        api_key="right-key",
+        keyring=Keyring("right-key"),
         metrics=Metrics(),
         allowed_origins=origins or ["HTTPS://Chat.example/"],
         exposed_headers=["x-turnbridge-served-by"],

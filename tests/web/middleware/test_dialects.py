@@ -11,7 +11,9 @@ from turnbridge.turn.errors import ContextTooLong, GatewayError
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import OPENAI, Dialect, ErrorReply, RouteOf, header_value
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
+from turnbridge.web.middleware.rate_limit import RequestRates
 
 pytestmark = pytest.mark.anyio
 
@@ -61,11 +63,11 @@ def app() -> ASGIApp:
         [Messages(), Chat()],
         problem=lambda: "",
         fidelity=lambda: "exact",
-        api_key=KEY,
+        keyring=Keyring(KEY),
         metrics=Metrics(),
         metrics_token=None,
         allowed_origins=(),
-        rates=None,
+        rates=RequestRates(None),
         bodies=Bodies(1000),
     )
 

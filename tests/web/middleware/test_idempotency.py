@@ -20,7 +20,6 @@ from turnbridge.engine.frame_log import PIECE_BYTES
 from turnbridge.turn.errors import ContextTooLong, GatewayError, UpstreamFailed
 from turnbridge.turn.events import Usage
 from turnbridge.web.bodies import Bodies
-from turnbridge.web.middleware.auth import client_with
 from turnbridge.web.middleware.idempotency import (
     BOUNDS,
     AnswerOnce,
@@ -28,6 +27,7 @@ from turnbridge.web.middleware.idempotency import (
     Bounds,
 )
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring, client_with
 from turnbridge.web.middleware.observability import CONTEXT_KEY, Metrics, RequestContext, context_of
 
 pytestmark = pytest.mark.anyio
@@ -114,7 +114,7 @@ def gateway(turns: Turns, bounds: Bounds = BOUNDS) -> ASGIApp:
     once = Middleware(AnswerOnce, answers=Answers(bounds), bodies=BODIES)
     paths = (CHAT, "/chat/completions", RESPONSES)
     routes = [Route(path, turns, methods=["POST"], middleware=[once]) for path in paths]
-    return wrap(Router(routes), api_key="mine,another", metrics=Metrics())
+    return wrap(Router(routes), keyring=Keyring("mine,another"), metrics=Metrics())
 
 
 def headers(key: str | None = "k", client: str = "mine") -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import ContextTooLong, RateLimited
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics, context_of
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +54,7 @@ def gateway(*routes: Route) -> ASGIApp:
         Route("/v1/too-long", too_long),
         Route("/v1/broken", broken),
     ]
-    return wrap(Router([*common, *routes]), api_key="right-key", metrics=Metrics())
+    return wrap(Router([*common, *routes]), keyring=Keyring("right-key"), metrics=Metrics())
 
 
 @pytest.mark.parametrize("given", ["a", "req 1/2~!", "x" * 128])

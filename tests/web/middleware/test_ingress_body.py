@@ -13,6 +13,7 @@ from tests.web.asgi_driver import Exchange, call
 from turnbridge.turn.errors import RequestTooLarge
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ async def echo(request: Request) -> Response:
 
 
 def gateway() -> ASGIApp:
-    return wrap(Router([Route("/echo", echo, methods=["POST"])]), api_key="right-key", metrics=Metrics())
+    return wrap(Router([Route("/echo", echo, methods=["POST"])]), keyring=Keyring("right-key"), metrics=Metrics())
 
 
 @pytest.mark.parametrize("body", [[b""], [b"whole"], [b"in ", b"", b"pieces"], [b"x" * LIMIT]])

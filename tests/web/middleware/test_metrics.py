@@ -14,6 +14,7 @@ from turnbridge.turn.errors import InvalidRequest, RateLimited, UpstreamOverload
 from turnbridge.turn.events import Usage
 from turnbridge.web.middleware.auth import MOST_WRONG_KEYS
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import MOST_MODELS, Metrics, context_of
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +70,9 @@ def gateway(metrics: Metrics, *, token: str | None = None) -> ASGIApp:
         Route("/metrics", metrics.scrape),
     ]
     seconds = ticking()
-    return wrap(Router(routes), api_key="right-key", metrics=metrics, metrics_token=token, clock=lambda: next(seconds))
+    return wrap(
+        Router(routes), keyring=Keyring("right-key"), metrics=metrics, metrics_token=token, clock=lambda: next(seconds)
+    )
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -132,7 +135,7 @@ async def test_a_counter_may_be_read_from_what_counts_by_itself() -> None:
 async def test_a_request_is_active_while_it_is_served() -> None:
     metrics = Metrics()
     turn = Turn(metrics)
-    app = wrap(Router([Route("/v1/turn", turn.serve)]), api_key="right-key", metrics=metrics)
+    app = wrap(Router([Route("/v1/turn", turn.serve)]), keyring=Keyring("right-key"), metrics=metrics)
     await call(app, "GET", "/v1/turn", headers=KEY)
     assert (turn.active, metrics.registry.get_sample_value("turnbridge_active_requests")) == (1, 0)
 

@@ -21,6 +21,7 @@ from turnbridge.app import build_app
 from turnbridge.settings.fields import load_settings
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import OPENAI, RouteOf
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.middleware.rate_limit import (
     RATE_HEADERS,
@@ -74,11 +75,11 @@ def gateway(limit: str | RequestRates | None) -> ASGIApp:
         [Generating()],
         fidelity=lambda: "exact",
         problem=lambda: "",
-        api_key=f"{MINE},{ANOTHERS}",
+        keyring=Keyring(f"{MINE},{ANOTHERS}"),
         metrics=Metrics(),
         metrics_token=None,
         allowed_origins=(),
-        rates=RequestRates(limit) if isinstance(limit, str) else limit,
+        rates=limit if isinstance(limit, RequestRates) else RequestRates(limit),
         bodies=Bodies(1000),
     )
 

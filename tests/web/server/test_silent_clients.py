@@ -15,6 +15,7 @@ from tests.web.passing_time import PassingTime
 from tests.web.server.raw_connection import Connection, connected
 from turnbridge.web.bodies import BODY_SILENCE_S, Bodies
 from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.server.http_server import IDLE_CONNECTION_S
 
@@ -47,7 +48,7 @@ class Echo:
 def line_to(echo: Echo) -> contextlib.AbstractAsyncContextManager[Connection]:
     """Serve it, and connect."""
     routes = Router([Route("/echo", echo.__call__, methods=["POST"])])
-    return connected(wrap(routes, api_key="right-key", metrics=Metrics()))
+    return connected(wrap(routes, keyring=Keyring("right-key"), metrics=Metrics()))
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ class SharedModels:
         if not is_anthropic(request.scope):
             return await self._otherwise.list(request)
         _accept(request)
-        catalog = await self._generation.catalog()
+        catalog = await self._generation.catalog(request.scope)
         data: list[Json] = [model_object(model, name) for name, model in _names(catalog)]
         names = [name for name, _ in _names(catalog)]
         first, last = (names[0], names[-1]) if names else (None, None)
@@ -78,7 +78,7 @@ class SharedModels:
         if not is_anthropic(request.scope):
             return await self._otherwise.retrieve(request)
         _accept(request)
-        name, catalog = str(request.path_params["model"]), await self._generation.catalog()
+        name, catalog = str(request.path_params["model"]), await self._generation.catalog(request.scope)
         wanted = codex_name(name, catalog, self._generation.rules.model_aliases)
         return json_response(model_object(catalog.resolve(wanted).model, name))
 

@@ -54,7 +54,7 @@ class Messages:
         """Answer a Messages request."""
         generation, request_id = self._generation, mark(request.scope)
         decoded, large = await self._decoded(request)
-        turn = await self._named(replace(decoded.turn, large=large))
+        turn = await self._named(request, replace(decoded.turn, large=large))
         settled = await generation.settle(
             request, turn, decoded.uncompiled, store=None, mode="openai-json", effort_param="output_config.effort"
         )
@@ -72,8 +72,8 @@ class Messages:
         """Count the tokens of a request; the model is not asked."""
         mark(request.scope)
         decoded, _ = await self._decoded(request, counted=True)
-        turn = await self._named(decoded.turn)
-        model = (await self._generation.catalog()).resolve(turn.spec.model).model.id
+        turn = await self._named(request, decoded.turn)
+        model = (await self._generation.catalog(request.scope)).resolve(turn.spec.model).model.id
         spec = replace(turn.spec, client=client_of(request.scope), model=model)
         return json_response({"input_tokens": await self._count(replace(turn, spec=spec))})
 
@@ -87,9 +87,9 @@ class Messages:
         body, large = await self._generation.body(request)
         return await beside(partial(decode, body, version, counted=counted), large=large), large
 
-    async def _named(self, turn: TurnRequest) -> TurnRequest:
+    async def _named(self, request: Request, turn: TurnRequest) -> TurnRequest:
         """Return the turn with a model of Codex, and an effort that it has."""
-        catalog, spec = await self._generation.catalog(), turn.spec
+        catalog, spec = await self._generation.catalog(request.scope), turn.spec
         name = codex_name(spec.model, catalog, self._generation.rules.model_aliases)
         model = catalog.resolve(name).model
         effort = None if spec.effort is None else nearest_effort(spec.effort, model)

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import msgspec
 import structlog
@@ -25,6 +26,7 @@ from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine.frame_log import FrameLog, frame_count, pack
 from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord
 from turnbridge.engine.run import Run
+from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.events import TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
@@ -43,6 +45,8 @@ KEEP_RETRY_S = 1.0
 # While more than this waits for the store, no further background response is accepted.
 MOST_WAITING_BYTES = 64 * 1024 * 1024
 
+Count: TypeAlias = Callable[[Usage, str, str | None, Client | None], None]
+
 LOST = "The gateway stopped while this response was being made. Send the request again."
 LOST_ERROR: JsonObject = {"code": "server_error", "message": LOST}
 
@@ -50,8 +54,9 @@ LOST_ERROR: JsonObject = {"code": "server_error", "message": LOST}
 class BackgroundRun:
     """A response that is being made, and its stream so far."""
 
-    def __init__(self, run: Run, past: Past, encoder: ResponseEncoder) -> None:
+    def __init__(self, run: Run, past: Past, encoder: ResponseEncoder, client: Client | None = None) -> None:
         self.run = run
+        self.client = client
         self.past = past
         self.encoder = encoder
         self.log = FrameLog()
@@ -124,10 +129,8 @@ class BackgroundRun:
 class BackgroundRuns:
     """The background responses of this gateway."""
 
-    def __init__(
-        self, state: State, *, keepalive_s: float | None, count: Callable[[Usage, str, str | None], None]
-    ) -> None:
-        """`count` receives the tokens of each run, how it was served, and the model."""
+    def __init__(self, state: State, *, keepalive_s: float | None, count: Count) -> None:
+        """`count` receives the tokens of each run, how it was served, by which model and for whom."""
         self._state = state
         self._keepalive_s = keepalive_s
         self._count = count
@@ -155,11 +158,13 @@ class BackgroundRuns:
                 told = error.message
             await asyncio.sleep(RENEWAL_S)
 
-    async def start(self, run: Run, past: Past, encoder: ResponseEncoder) -> BackgroundRun:
+    async def start(
+        self, run: Run, past: Past, encoder: ResponseEncoder, client: Client | None = None
+    ) -> BackgroundRun:
         """Store the response, and begin to make it."""
         if self._waiting_bytes > MOST_WAITING_BYTES:
             raise _not_kept_yet("Too many background responses wait for the store, which cannot be used now.")
-        begun = BackgroundRun(run, past, encoder)
+        begun = BackgroundRun(run, past, encoder, client)
         await self._state.store.add_response(
             record_of(past, encoder), continues=past.segment, inputs=named(past.inputs), lease_s=LEASE_S
         )
@@ -225,7 +230,7 @@ class BackgroundRuns:
         served = run.run.served.get(0)
         # A turn that never began was served by nothing, and used no tokens.
         if served is not None:
-            self._count(run.encoder.usage, served.thread, run.run.model)
+            self._count(run.encoder.usage, served.thread, run.run.model, run.client)
         log.info(
             "background_response",
             response=run.id,

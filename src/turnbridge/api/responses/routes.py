@@ -44,7 +44,7 @@ from turnbridge.turn.request import TurnRequest
 from turnbridge.web.answer import FIDELITY_HEADER
 from turnbridge.web.bodies import beside
 from turnbridge.web.http import OPENAI, RouteOf, json_response, new_id
-from turnbridge.web.middleware.auth import client_of
+from turnbridge.web.middleware.auth import caller, client_of
 from turnbridge.web.middleware.observability import context_of
 
 NOT_IN_BACKGROUND = "Only a response that was created with `background: true` can be {what}."
@@ -97,7 +97,7 @@ class Responses:
         if socket is not None:
             socket.steering.begin(socket.lane, encoder.response_id, body, run.cut)
         if past.background:
-            begun = await self._background.start(run, past, encoder)
+            begun = await self._background.start(run, past, encoder, caller(request.scope))
             headers = {FIDELITY_HEADER: generation.backend.fidelity(), **settled.headers}
             if settled.turn.streamed:
                 return self._background.stream(begun.log.read(), headers)

@@ -5,7 +5,6 @@ those of HTTP; the frames of its stream become messages. Only lanes, and respons
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -112,11 +111,16 @@ class ResponsesOverWebSocket:
         self._bodies = bodies
         self._draining = draining
         self._memory = LaneMemory()
-        self._open: Counter[str] = Counter()
+        self._open: dict[str, set[Connection]] = {}
 
     def __len__(self) -> int:
         """Return how many connections are open."""
-        return self._open.total()
+        return sum(map(len, self._open.values()))
+
+    def retire(self, clients: frozenset[str]) -> None:
+        """Let no response begin on the connections of these clients, and close them when nothing runs there."""
+        for connection in [each for client in clients for each in self._open.get(client, ())]:
+            connection.retire(CloseCode.POLICY_VIOLATION)
 
     def routes(self) -> list[RouteOf]:
         """Return the route of handshakes."""
@@ -137,7 +141,7 @@ class ResponsesOverWebSocket:
     def _check_room(self, client: str) -> None:
         if self._draining():
             raise BackendUnavailable("The gateway is shutting down.", code=SHUTTING_DOWN, retry_after=COME_BACK_S)
-        if self._open[client] >= MOST_OF_CLIENT:
+        if len(self._open.get(client, ())) >= MOST_OF_CLIENT:
             raise RateLimited(
                 f"This key has {MOST_OF_CLIENT} WebSocket connections open, which is the most. Close one of them.",
                 code="too_many_connections",
@@ -148,12 +152,14 @@ class ResponsesOverWebSocket:
 
     async def _serve(self, upgrade: Upgrade, scope: Scope, socket: WebSocket) -> None:
         client = client_of(scope)
-        self._open[client] += 1
+        connection = Connection(socket, upgrade.app, scope, self._memory, self._draining)
+        connections = self._open.setdefault(client, set())
+        connections.add(connection)
         try:
-            await Connection(socket, upgrade.app, scope, self._memory, self._draining).serve()
+            await connection.serve()
         finally:
-            self._open[client] -= 1
-            if not self._open[client]:
+            connections.discard(connection)
+            if not connections:
                 del self._open[client]
 
 
@@ -188,7 +194,7 @@ class Connection:
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._timer = loop.call_later(self.age_s, self._age)
-        self._socket.on_shutdown = partial(self._retire, CloseCode.SERVICE_RESTART)
+        self._socket.on_shutdown = partial(self.retire, CloseCode.SERVICE_RESTART)
         self._socket.mark(busy=False)
         try:
             await self._take_all()
@@ -314,7 +320,8 @@ class Connection:
         self._closing_code = CloseCode.GOING_AWAY
         self._timer = asyncio.get_running_loop().call_later(self.retirement_s, self._close_if_retired)
 
-    def _retire(self, code: int) -> None:
+    def retire(self, code: int) -> None:
+        """Let no response begin any more, and close the connection when nothing runs."""
         self._closing_code = code
         self._close_if_retired()
 

@@ -9,18 +9,18 @@ Because of the key, a web page that reaches the gateway under a false host name 
 The open routes ask for the key too when they are reached under a name that is not the gateway's.
 """
 
-import hashlib
-import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from starlette.types import Scope
 
-from turnbridge.turn.errors import InvalidApiKey, RateLimited
+from turnbridge.turn.clients import Client
+from turnbridge.turn.errors import BackendUnavailable, Forbidden, InvalidApiKey, RateLimited
 from turnbridge.web.http import header_value, is_loopback, names_us, network_of
-from turnbridge.web.middleware.observability import Client, context_of
+from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.observability import context_of
 
 MASKABLE_LENGTH = 12
 """Of a key at least this long, the five characters that `masked` shows say nothing useful about the rest."""
@@ -29,9 +29,6 @@ HOW_TO_GIVE_IT = (
     "Send the header 'Authorization: Bearer YOUR_KEY' (in OpenAI's SDKs: api_key or OPENAI_API_KEY), "
     "where YOUR_KEY is the {setting} of this server."
 )
-
-NAME_DIGITS = 8
-"""Of a key's digest, as logs show it: enough to tell clients apart, and of no use for finding the key."""
 
 HOST_ECHO_LIMIT = 100
 """The refusal repeats the host, since a proxy in between may have set it."""
@@ -42,6 +39,11 @@ MOST_WRONG_KEYS = 20
 WINDOW_S = 60.0
 # Peers with wrong keys, and pairs of a peer and a valid key; the oldest are evicted.
 MOST_REMEMBERED = 4096
+KEYS_UNREAD = "The store, which has the keys of clients, cannot be read yet. Try again later."
+# How often an opening of the store is tried.
+STORE_RETRY_S = 2.0
+ENDED = {"revoked": "This API key was revoked", "expired": "This API key has expired"}
+FOR_OPERATORS = "This is for the keys of the operator: those of PROXY_API_KEY, or made by `keys create --admin`."
 TOO_MANY = "Too many wrong keys came from this address. Check the key, and try again later."
 
 
@@ -96,13 +98,11 @@ class KeyBrake:
 
 
 class Keys:
-    """The keys that are accepted, each with the name of its client, and the brake on guessing them."""
+    """The keys that are accepted, and the brake on guessing them."""
 
-    def __init__(self, keys: Iterable[str], *, setting: str = "PROXY_API_KEY") -> None:
+    def __init__(self, keyring: Keyring, *, setting: str = "PROXY_API_KEY") -> None:
         """`setting` is where the operator has chosen them."""
-        self._clients = {key: client_with(key) for key in (given.strip().encode() for given in keys) if key}
-        if not self._clients:
-            raise ValueError("The API key is empty: anyone could use the gateway.")
+        self._keyring = keyring
         self._help = HOW_TO_GIVE_IT.format(setting=setting)
         self._brake = KeyBrake()
 
@@ -112,34 +112,52 @@ class Keys:
         given = context.dialect.key(scope)
         if given is None:
             raise InvalidApiKey(f"You didn't provide an API key. {self._help}")
-        # Every key is compared, so that the time tells nothing.
-        found = [client for key, client in self._clients.items() if hmac.compare_digest(given, key)]
-        self._brake.judge(context.peer, found[0].name if found else None)
-        if not found:
+        client = self._keyring.find(given)
+        if client is None and self._keyring.may_know_later(given):
+            # Not counted as a guess: nobody finds a key of this form by trying.
+            raise BackendUnavailable(KEYS_UNREAD, code="store_unavailable", retry_after=STORE_RETRY_S)
+        ended = self._keyring.ended(given) if client is None else None
+        if ended is not None:
+            # Not a guess either: a program that still has it must not stop others behind its address.
+            raise InvalidApiKey(f"{ENDED[ended]}: {masked(given)}. {self._help}")
+        self._brake.judge(context.peer, None if client is None else client.name)
+        if client is None:
             raise InvalidApiKey(f"Incorrect API key provided: {masked(given)}. {self._help}")
-        return found[0]
+        return client
+
+    def check_operator(self, scope: Scope) -> Client:
+        """Return the client, unless its key was made for somebody who may not see the figures of others."""
+        client = self.check(scope)
+        if not client.admin and not self._keyring.is_from_settings(client):
+            raise Forbidden(FOR_OPERATORS)
+        return client
 
 
 class Authentication:
     """Which keys a path asks for. An open one asks for none, if it is reached under a name that is the gateway's."""
 
     def __init__(
-        self, keys: Keys, *, open_paths: Collection[str], other_keys: Mapping[str, Keys], own_names: Collection[str]
+        self,
+        keys: Keys,
+        *,
+        open_paths: Collection[str],
+        other_checks: Mapping[str, Callable[[Scope], Client]],
+        own_names: Collection[str],
     ) -> None:
-        """`other_keys` says which paths ask for another key; `own_names` are the gateway's besides its addresses."""
+        """`other_checks` has paths with a rule of their own; `own_names` are the gateway's besides its addresses."""
         self._keys = keys
         self._open_paths = frozenset(open_paths)
-        self._other_keys = other_keys
+        self._other_checks = other_checks
         self._own_names = frozenset(name.lower() for name in own_names)
 
     def client(self, scope: Scope) -> Client | None:
         """Return whose key a request brings; None if it needs none. Raises `InvalidApiKey`, or `RateLimited`."""
         path = scope["path"]
         if path not in self._open_paths:
-            return self._other_keys.get(path, self._keys).check(scope)
+            return self._other_checks.get(path, self._keys.check)(scope)
         try:
             return self._keys.check(scope)
-        except (InvalidApiKey, RateLimited):
+        except (InvalidApiKey, RateLimited, BackendUnavailable):
             if names_us(scope, self._own_names):
                 return None
         host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
@@ -149,20 +167,17 @@ class Authentication:
         )
 
 
-def client_with(key: bytes) -> Client:
-    """Return the client that a key stands for. Neither of its names tells anything of the key."""
-    return Client(
-        id=hashlib.sha256(b"turnbridge owner\0" + key).hexdigest(),
-        name=f"key-{hashlib.sha256(b'turnbridge client' + bytes(1) + key).hexdigest()[:NAME_DIGITS]}",
-    )
+def caller(scope: Scope) -> Client:
+    """Return the client that makes a request."""
+    client = context_of(scope).client
+    if client is None:
+        raise AssertionError("A route that knows clients asks for the key.")
+    return client
 
 
 def client_of(scope: Scope) -> str:
     """Return the id of the client that makes a request: whom it counts for, and whose data it sees."""
-    client = context_of(scope).client
-    if client is None:
-        raise AssertionError("A route that knows clients asks for the key.")
-    return client.id
+    return caller(scope).id
 
 
 def masked(key: bytes) -> str:

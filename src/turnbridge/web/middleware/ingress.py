@@ -18,7 +18,6 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnbridge.logs.redaction import OwnKeys
 from turnbridge.turn.errors import (
     Forbidden,
     GatewayError,
@@ -30,6 +29,7 @@ from turnbridge.turn.errors import (
 )
 from turnbridge.web.http import OPENAI, Dialect, encoded, header_value, new_id, wants_websocket
 from turnbridge.web.middleware.auth import Authentication, Keys
+from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import CONTEXT_KEY, OTHER, Metrics, RequestContext, context_of, log_request
 
 PROBES = ("/healthz", "/readyz", "/livez")
@@ -77,7 +77,7 @@ ORIGIN_ECHO_LIMIT = 200
 def wrap(
     router: Router,
     *,
-    api_key: str,
+    keyring: Keyring,
     metrics: Metrics,
     metrics_token: str | None = None,
     own_names: Collection[str] = (),
@@ -94,10 +94,9 @@ def wrap(
     # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
     router.redirect_slashes = False
     routes = RouteTable(router.routes)
-    # Several clients may have a key each.
-    keys = api_key.split(",")
-    other = {METRICS: Keys([metrics_token], setting="PROXY_METRICS_TOKEN")} if metrics_token else {}
-    authentication = Authentication(Keys(keys), open_paths=OPEN_PATHS, other_keys=other, own_names=own_names)
+    keys = Keys(keyring)
+    scrape = Keys(Keyring(metrics_token), setting="PROXY_METRICS_TOKEN").check if metrics_token else keys.check_operator
+    authentication = Authentication(keys, open_paths=OPEN_PATHS, other_checks={METRICS: scrape}, own_names=own_names)
     origins = Origins(allowed_origins, exposed_headers)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,7 +109,7 @@ def wrap(
         await routes.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
 
     app = AnswerErrors(serve, routes=routes)
-    return Observe(app, routes=routes, metrics=metrics, keys=OwnKeys(keys), dialects=dialects or {}, clock=clock)
+    return Observe(app, routes=routes, metrics=metrics, keyring=keyring, dialects=dialects or {}, clock=clock)
 
 
 def _path_of(scope: Scope) -> str:
@@ -235,14 +234,14 @@ class Observe:
         *,
         routes: RouteTable,
         metrics: Metrics,
-        keys: OwnKeys,
+        keyring: Keyring,
         dialects: Mapping[str, Dialect],
         clock: Callable[[], float],
     ) -> None:
         self._app = app
         self._routes = routes
         self._metrics = metrics
-        self._keys = keys
+        self._secrets = keyring.secrets
         self._dialects = dialects
         self._clock = clock
         self._log = structlog.get_logger()
@@ -286,7 +285,7 @@ class Observe:
     def _context_for(self, scope: Scope) -> RequestContext:
         request_id = header_value(scope, b"x-request-id") or b""
         # A key that is sent as an id by mistake would stand in every log line and trace of the request.
-        if not SANE_REQUEST_ID.fullmatch(request_id) or self._keys.are_in(request_id.decode("ascii")):
+        if not SANE_REQUEST_ID.fullmatch(request_id) or self._secrets.are_in(request_id.decode("ascii")):
             request_id = new_id("req_").encode()
         route = self._routes.template_of(scope["path"])
         # On a Unix socket there is no address.

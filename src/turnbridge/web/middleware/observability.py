@@ -32,6 +32,7 @@ from structlog.typing import FilteringBoundLogger
 from turnbridge import __version__
 from turnbridge.api.shared.errors import TABLE
 from turnbridge.engine.run import Stage
+from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import GatewayError, Source
 from turnbridge.turn.events import Usage
 from turnbridge.web.http import OPENAI, Dialect
@@ -61,6 +62,8 @@ ERROR_CODES = {kind.code for kind in TABLE if kind.code is not None} | {
     "slow_reader",
 }
 TOKENS = ("input", "cached", "output", "reasoning")
+MOST_CLIENTS = 100
+"""How many clients have series of their own."""
 MOST_MODELS = 64
 """How many models have series of their own. Only names that Codex serves get that far, and it serves fewer."""
 
@@ -73,16 +76,6 @@ QUEUE_SECONDS = (0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 
 # When a series was made tells nothing here, and would double the size of a scrape.
 disable_created_metrics()  # type: ignore[no-untyped-call]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """Who makes a request."""
-
-    id: str
-    """Under which its data are stored and its limits counted."""
-    name: str
-    """As logs show it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -261,7 +254,10 @@ class Metrics:
             registry=own,
             buckets=QUEUE_SECONDS,
         ).observe
+        self._client_requests = self._counter("client_requests", "Requests with a valid key that ended.", "client")
+        self._client_tokens = self._counter("client_tokens", "Tokens of each client, by kind.", "client", "kind")
         self._models: set[str] = set()
+        self._clients: set[str] = set()
 
     def _counter(self, name: str, description: str, *labels: str) -> Callable[..., Counter]:
         """Return what finds a series by the values of its labels; the library takes 1 µs for that each time."""
@@ -298,18 +294,22 @@ class Metrics:
         if context.first_output_at is not None:
             model = self._model_label(context.codex_model)
             self._first_output(model).observe(context.first_output_at - context.started_at)
+        if context.client is not None:
+            self._client_requests(self._client_label(context.client)).inc()
         if context.usage is not None:
-            self.turn_ended(context.usage, context.served_by, context.codex_model)
+            self.turn_ended(context.usage, context.served_by, context.codex_model, context.client)
         if outcome not in ("ok", "client_gone"):
             code = context.error_code if context.error_code in ERROR_CODES else OTHER
             self._errors(code, context.error_source or "gateway").inc()
 
-    def turn_ended(self, usage: Usage, served_by: str | None, model: str | None) -> None:
-        """Count the tokens of a request or of a background response, and how it was served."""
-        label = self._model_label(model)
+    def turn_ended(self, usage: Usage, served_by: str | None, model: str | None, client: Client | None) -> None:
+        """Count the tokens of a request or of a background response, how it was served, and for whom."""
+        label, named = self._model_label(model), None if client is None else self._client_label(client)
         for kind in TOKENS:
             if count := getattr(usage, kind):
                 self._tokens(kind, label).inc(count)
+                if named is not None:
+                    self._client_tokens(named, kind).inc(count)
         if served_by is not None:
             self._turns(served_by, label).inc()
 
@@ -321,6 +321,15 @@ class Metrics:
             return OTHER
         self._models.add(model)
         return model
+
+    def _client_label(self, client: Client) -> str:
+        """Return the name of a client; those beyond the first hundred share one."""
+        if client.name in self._clients:
+            return client.name
+        if len(self._clients) >= MOST_CLIENTS:
+            return OTHER
+        self._clients.add(client.name)
+        return client.name
 
     async def scrape(self, request: Request) -> Response:
         """Answer a scrape, in the format that it asks for."""

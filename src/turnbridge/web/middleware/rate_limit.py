@@ -7,7 +7,9 @@ counts for itself.
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import structlog
 from limits import RateLimitItem, parse_many
@@ -17,11 +19,14 @@ from limits.aio.strategies import MovingWindowRateLimiter
 from limits.errors import StorageError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import RateLimited
-from turnbridge.web.middleware.auth import client_of
+from turnbridge.web.middleware.auth import caller
 from turnbridge.web.middleware.observability import context_of
 
 IN_MEMORY = "memory"
+# As many as keys are likely to have between them.
+CACHED_LIMITS = 1024
 
 RATE_HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
 
@@ -42,11 +47,11 @@ class Standing:
 
 
 class RequestRates:
-    """The limits, and the counts of all clients."""
+    """The limit of clients that have none of their own, and the counts of all clients."""
 
-    def __init__(self, limits: str, storage: str = IN_MEMORY, *, timeout_s: float = 1.0) -> None:
+    def __init__(self, usual: str | None, storage: str = IN_MEMORY, *, timeout_s: float = 1.0) -> None:
         """`timeout_s` is for Redis, which answers within milliseconds: requests must not wait for one that is down."""
-        self._limits = parse_many(limits)
+        self._usual = parsed_limits(usual)
         self._own = MovingWindowRateLimiter(MemoryStorage())
         self._redis = (
             None
@@ -60,18 +65,27 @@ class RequestRates:
         self._reachable = True
         self._log = structlog.get_logger()
 
-    async def take(self, client: str) -> Standing:
-        """Count a request, unless a limit is exceeded, and return the state of the tightest limit."""
+    def of(self, client: Client) -> Sequence[RateLimitItem]:
+        """Return the limits of a client."""
+        own = client.limits.rate
+        return self._usual if own is None else parsed_limits(own)
+
+    async def take(self, client: str, limits: Sequence[RateLimitItem] | None = None) -> Standing:
+        """Count a request, unless a limit is exceeded, and return the state of the tightest limit.
+
+        `limits` are the usual ones unless given, and not empty.
+        """
+        limits = self._usual if limits is None else limits
         if self._shared is None:
-            return await self._take(self._own, client)
+            return await _take(self._own, client, limits)
         try:
             async with asyncio.timeout(self._timeout_s):
-                standing = await self._take(self._shared, client)
+                standing = await _take(self._shared, client, limits)
         except (StorageError, TimeoutError) as error:
             if self._reachable:
                 self._log.warning("rate_limit_storage_unreachable", consequence="counting alone", exc_info=error)
             self._reachable = False
-            return await self._take(self._own, client)
+            return await _take(self._own, client, limits)
         if not self._reachable:
             self._log.info("rate_limit_storage_reachable")
         self._reachable = True
@@ -81,33 +95,42 @@ class RequestRates:
         if self._redis is not None and isinstance(self._redis.bridge, RedispyBridge):
             await self._redis.bridge.storage.aclose()
 
-    async def _take(self, windows: MovingWindowRateLimiter, client: str) -> Standing:
-        standings = await self._standings(windows, client)
-        # All limits are checked before any is hit, so that a refused request counts for none.
-        if all(standing.remaining for standing in standings):
-            if await self._count(windows, client):
-                tightest = min(standings, key=lambda standing: (standing.remaining, -standing.frees_in_s))
-                return replace(tightest, remaining=tightest.remaining - 1)
-            # A concurrent request was counted in between.
-            standings = await self._standings(windows, client)
-        return replace(max(standings, key=lambda standing: (not standing.remaining, standing.frees_in_s)), refused=True)
 
-    async def _count(self, windows: MovingWindowRateLimiter, client: str) -> bool:
-        for limit in self._limits:
-            if not await windows.hit(limit, client):
-                return False
-        return True
+async def _take(windows: MovingWindowRateLimiter, client: str, limits: Sequence[RateLimitItem]) -> Standing:
+    standings = await _standings(windows, client, limits)
+    # All limits are checked before any is hit, so that a refused request counts for none.
+    if all(standing.remaining for standing in standings):
+        if await _count(windows, client, limits):
+            tightest = min(standings, key=lambda standing: (standing.remaining, -standing.frees_in_s))
+            return replace(tightest, remaining=tightest.remaining - 1)
+        # A concurrent request was counted in between.
+        standings = await _standings(windows, client, limits)
+    return replace(max(standings, key=lambda standing: (not standing.remaining, standing.frees_in_s)), refused=True)
 
-    async def _standings(self, windows: MovingWindowRateLimiter, client: str) -> list[Standing]:
-        standings = []
-        for limit in self._limits:
-            resets_at, remaining = await windows.get_window_stats(limit, client)
-            window_s = limit.get_expiry()
-            # The window of an unused limit starts with this request.
-            left_s = resets_at - time.time() if remaining < limit.amount else window_s
-            frees_in_s = min(max(left_s, 0), window_s)
-            standings.append(Standing(limit=limit, remaining=max(remaining, 0), frees_in_s=frees_in_s))
-        return standings
+
+async def _count(windows: MovingWindowRateLimiter, client: str, limits: Sequence[RateLimitItem]) -> bool:
+    for limit in limits:
+        if not await windows.hit(limit, client):
+            return False
+    return True
+
+
+async def _standings(windows: MovingWindowRateLimiter, client: str, limits: Sequence[RateLimitItem]) -> list[Standing]:
+    standings = []
+    for limit in limits:
+        resets_at, remaining = await windows.get_window_stats(limit, client)
+        window_s = limit.get_expiry()
+        # The window of an unused limit starts with this request.
+        left_s = resets_at - time.time() if remaining < limit.amount else window_s
+        frees_in_s = min(max(left_s, 0), window_s)
+        standings.append(Standing(limit=limit, remaining=max(remaining, 0), frees_in_s=frees_in_s))
+    return standings
+
+
+@lru_cache(maxsize=CACHED_LIMITS)
+def parsed_limits(limits: str | None) -> Sequence[RateLimitItem]:
+    """Return the limits that a text such as `60/minute;1000/day` has."""
+    return parse_many(limits) if limits else ()
 
 
 class LimitRate:
@@ -119,8 +142,13 @@ class LimitRate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise `RateLimited`."""
+        client = caller(scope)
+        limits = self._rates.of(client)
+        if not limits:
+            await self._app(scope, receive, send)
+            return
         # The client's id, so that Redis does not contain keys.
-        standing = await self._rates.take(client_of(scope))
+        standing = await self._rates.take(client.id, limits)
         context_of(scope).response_headers.extend(standing.headers())
         if standing.refused:
             raise RateLimited(

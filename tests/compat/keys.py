@@ -1,0 +1,46 @@
+"""Promises about keys that are made while gateways run."""
+
+from tests.compat.promise import OURS, RATE_LIMITS, Promise
+
+KEYS = (
+    Promise(
+        id="keys.live",
+        sentence="A key works, and ends, within a second on every gateway with the same store, without a restart.",
+        source=OURS,
+    ),
+    Promise(
+        id="keys.rotate",
+        sentence="A rotated key has all that its client has stored, and what was running may finish.",
+        source=OURS,
+    ),
+    Promise(
+        id="keys.revoked.running",
+        sentence="Revoking a key ends what runs for it, over HTTP and WebSocket, and nothing of anybody else.",
+        source=OURS,
+    ),
+    Promise(
+        id="keys.models",
+        sentence="A key with models lists and uses no others, on any API.",
+        source=OURS,
+    ),
+    Promise(
+        id="keys.limits",
+        sentence="A key may have a rate and turns of its own, which can be changed while it is used.",
+        source=RATE_LIMITS,
+    ),
+    Promise(
+        id="keys.named",
+        sentence="Log lines and metrics name the key, and only operators may read the figures of all keys.",
+        source=OURS,
+    ),
+    Promise(
+        id="keys.nothing-stored",
+        sentence="Keys work where no answers are stored.",
+        source=OURS,
+    ),
+    Promise(
+        id="keys.store-away",
+        sentence="Known keys are accepted while the store is away; a gateway that cannot read its keys yet says so.",
+        source=OURS,
+    ),
+)
