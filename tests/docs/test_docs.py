@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import IO
@@ -17,6 +18,7 @@ import msgspec
 import pytest
 
 from tools.docs import PAGES, PARTS, ROOT, regenerated
+from turnbridge import __version__
 from turnbridge.api.chat import decode as chat
 from turnbridge.api.chat.schema import ChatRequest
 from turnbridge.api.responses import decode as responses
@@ -28,10 +30,19 @@ from turnbridge.settings.fields import CONFIG_VARIABLE, known_names
 
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-LINKING_PAGES = (*PAGES, ROOT / "CONTRIBUTING.md")
+LINKING_PAGES = (
+    *PAGES,
+    *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "examples/README.md")),
+)
 
 # Longer than any example takes, shorter than the patience of a test.
 EXAMPLE_TIMEOUT_S = 90
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    newest = re.search(r"^## (\S+?),? ", _text(ROOT / "CHANGELOG.md"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == __version__ == metadata.version("turnbridge")
 
 
 def test_every_generated_part_is_up_to_date() -> None:
