@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sized
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp
@@ -306,12 +305,7 @@ def wire_trace(settings: Settings, api_key: str) -> Trace:
     """Return where all that goes over the wires is written to, without the gateway's own keys."""
     keys = [key.strip() for key in (*api_key.split(","), settings.metrics_token or "")]
     redaction = Redaction(keys=keys, limit=settings.trace_body_limit, within_budget=is_within_budget)
-    return Trace(TraceFile(trace_path(settings)), redaction)
-
-
-def trace_path(settings: Settings) -> Path:
-    """Return the file of the wire trace."""
-    return settings.proto_log_path or settings.data_dir / "trace" / "wire.ndjson"
+    return Trace(TraceFile(settings.trace_path), redaction)
 
 
 async def _end(task: "asyncio.Task[None]") -> None:

@@ -103,4 +103,14 @@ COMMANDS = (
         sentence="On a terminal each request is one line; `PROXY_LOG_FORMAT` and `NO_COLOR` decide otherwise.",
         source=OURS,
     ),
+    Promise(
+        id="commands.trace",
+        sentence="`turnbridge trace --last` shows the last request that asked a model, and `--list` the latest ones.",
+        source=OURS,
+    ),
+    Promise(
+        id="commands.completion",
+        sentence="`turnbridge completion SHELL` makes bash, zsh and fish complete commands and options.",
+        source=OURS,
+    ),
 )

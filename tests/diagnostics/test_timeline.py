@@ -1,5 +1,6 @@
 """One request as a person reads it, from a trace of several."""
 
+import json
 from pathlib import Path
 from typing import Any, TypeAlias
 from unicodedata import category
@@ -214,3 +215,46 @@ def test_what_could_steer_a_terminal_is_shown_and_not_obeyed() -> None:
         '"output": "\\u007f\\u009b2J\\u202e\\udb40\\udc41"',
     ):
         assert shown in text
+
+
+@pytest.mark.promise("commands.trace")
+def test_the_last_request_is_shown_without_its_id(path: Path) -> None:
+    assert trace("--last", "--file", str(path)).stdout == TOLD, "the last that asked a model"
+
+
+@pytest.mark.promise("commands.trace")
+def test_the_latest_requests_are_listed(path: Path) -> None:
+    shown = trace("--list", "--file", str(path)).stdout.splitlines()
+    told = [json.loads(line) for line in trace("--list", "--json", "--file", str(path)).stdout.splitlines()]
+    assert [line.split()[-1] for line in shown[: len(told)]] == [one["request_id"] for one in told]
+    assert [one["request_id"] for one in told] == ["one", "other", "other"]
+    assert (told[0]["status"], told[0]["first_byte_ms"], told[1]["status"]) == ("200", 3.5, "")
+    assert shown[-1].endswith("trace REQUEST_ID")
+
+
+def test_probes_are_not_among_the_latest_requests(tmp_path: Path) -> None:
+    file = tmp_path / "wire.ndjson"
+    began = {"phase": "http_ingress", "direction": "inbound", "kind": "request", "ms": 1.0}
+    lines = [
+        {**began, "time": "2026-11-18T10:00:00.000Z", "request_id": "asked", "method": "POST /v1/responses"},
+        {**began, "time": "2026-11-18T10:00:01.000Z", "request_id": "listed", "method": "GET /v1/models"},
+        {**began, "time": "2026-11-18T10:00:02.000Z", "request_id": "probe", "method": "GET /readyz"},
+        {**began, "time": "2026-11-18T10:00:03.000Z", "request_id": "\u001b[2J", "method": "GET /v1/\u001b[2J"},
+    ]
+    file.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines) + '{"kind":"request"')
+    listed = trace("--list", "--file", str(file)).stdout
+    assert "/readyz" not in listed
+    assert "\u001b" not in listed
+    assert trace("--last", "--file", str(file)).stdout.startswith("asked  ")
+
+
+@pytest.mark.parametrize("words", [(), ("one", "--last"), ("--last", "--list")])
+def test_one_way_to_choose_a_request(path: Path, words: tuple[str, ...]) -> None:
+    refused = trace(*words, "--file", str(path))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_no_request_in_the_trace_is_told(tmp_path: Path) -> None:
+    missing = trace("--last", "--file", str(tmp_path / "nothing"))
+    assert missing.exit_code == 1
+    assert "PROXY_LOG_PROTO=true" in missing.stderr

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from turnbridge.bootstrap import trace_path
 from turnbridge.settings.fields import load_settings
 
 
@@ -18,7 +17,7 @@ from turnbridge.settings.fields import load_settings
     ],
 )
 def test_the_trace_is_in_the_data_directory_unless_it_is_told_otherwise(chosen: dict[str, Any], path: Path) -> None:
-    assert trace_path(load_settings(**chosen)) == path
+    assert load_settings(**chosen).trace_path == path
 
 
 def test_nothing_is_traced_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ PROSE_COLUMNS = 80
 
 
 @click.command()
-@click.argument("client", required=False)
+@click.argument("client", required=False, shell_complete=lambda _context, _argument, begun: _named(begun))
 @click.option("--model", help="A model, as clients name it. Default: codex-5, the default of your Codex.")
 @click.option("--write", is_flag=True, help="Write the client's settings file, and keep a backup of it.")
 @click.option("--test", is_flag=True, help="Send a call as the client does, through the running gateway.")
@@ -81,6 +81,11 @@ def _chosen(name: str) -> Client:
     if len(found) != 1:
         raise click.UsageError(f"There is no client `{name}`. Choose one of: {', '.join(BY_NAME)}.")
     return found[0]
+
+
+def _named(begun: str) -> list[str]:
+    """Return the clients whose names begin so, for the completion of a shell."""
+    return [name for name in BY_NAME if name.startswith(begun)]
 
 
 def _plain(name: str) -> str:

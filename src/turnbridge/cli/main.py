@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import click
 from click.exceptions import Exit
+from click.shell_completion import CompletionItem
 
 from turnbridge import __version__
 
@@ -24,6 +25,9 @@ class Entry(NamedTuple):
 COMMANDS = {
     "ask": Entry("turnbridge.cli.ask", "Ask the model, and print its answer as it comes."),
     "codex": Entry("turnbridge.cli.codex", "Show which Codex is used; `use` chooses another version."),
+    "completion": Entry(
+        "turnbridge.cli.completion", "Print the script for the completion of a shell: bash, zsh or fish."
+    ),
     "config": Entry(
         "turnbridge.cli.config", "Show the effective settings, and where each comes from: default, environment or file."
     ),
@@ -80,6 +84,15 @@ class _Commands(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name].summary) for name in sorted(COMMANDS)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing them: a shell waits for it at every key."""
+        named = [
+            CompletionItem(name, help=COMMANDS[name].summary)
+            for name in sorted(COMMANDS)
+            if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 import structlog
 
-from turnbridge.bootstrap import Gateway, running_gateway, trace_path
+from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.cli.api_key import KEY_FILE, stored_key
 from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, shown_key, usable_settings, warn
 from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
@@ -55,9 +55,9 @@ def serve(context: click.Context, *, host: str | None, port: int | None, demo: b
     family, address = _resolved(settings.host, settings.port)
     if not ipaddress.ip_address(address).is_loopback:
         _check_keys(settings)
-    if settings.log_proto and trace_path(settings).is_symlink():
+    if settings.log_proto and settings.trace_path.is_symlink():
         refuse(
-            f"Refusing to write the wire trace to {trace_path(settings)}: it is a symbolic link. Choose a plain file."
+            f"Refusing to write the wire trace to {settings.trace_path}: it is a symbolic link. Choose a plain file."
         )
     _check_data_dir(settings.data_dir)
     demo = demo or (is_interactive() and offer_login(context, settings))

@@ -1,6 +1,7 @@
 """`turnbridge trace`: shows one request as a timeline of both protocols, with the deltas of a stream in one row."""
 
 import json
+import os
 import re
 import shutil
 import unicodedata
@@ -11,8 +12,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from turnbridge.bootstrap import trace_path
 from turnbridge.cli.console import refuse, usable_settings
+from turnbridge.diagnostics.recent import TracedRequest, recent_requests
+from turnbridge.settings.command_line import own_command
 from turnbridge.trace.trace import KEPT_FILES, Line, rotated
 from turnbridge.turn.items import Json, JsonObject
 
@@ -31,6 +33,8 @@ WIRES = {
 DELTA = re.compile(r"delta$", re.IGNORECASE)
 # Longer names push the payload out of sight.
 WIDEST_LABEL = 36
+# On a terminal that is narrower, the name of the phase is left out: the arrows tell it.
+WIDE_COLUMNS = 100
 # On a narrow terminal lines wrap.
 NARROWEST_TEXT = 24
 # Shown once at the top.
@@ -140,7 +144,9 @@ def told(shown: Sequence[Row], *, width: int, full: bool = False) -> Iterator[tu
         if row.first.kind == "request":
             # A client may use its id again: each time has a beginning of its own.
             began = row.first.ms
-        start = f"{row.first.ms - began:10.1f} ms  {WIRES[row.first.phase, row.first.direction]}{row.first.phase:18}  "
+        start = f"{row.first.ms - began:10.1f} ms  {WIRES[row.first.phase, row.first.direction]}"
+        if width >= WIDE_COLUMNS:
+            start += f"{row.first.phase:18}  "
         start += f"{row.label:{labels}}  "
         room = max(width - len(start), NARROWEST_TEXT)
         yield row, f"{start}{_cropped(_folded(row), room)}".rstrip()
@@ -263,16 +269,54 @@ COLOURS = {
 
 
 @click.command()
-@click.argument("request_id", help="The `x-request-id` of its answer.")
+@click.argument("request_id", required=False, help="The `x-request-id` of its answer.")
+@click.option("--last", is_flag=True, help="Show the last request that asked a model.")
+@click.option("--list", "listed", is_flag=True, help="List the latest requests instead.")
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="The file of the trace (PROTO_LOG_PATH).")
 @click.option("--full", is_flag=True, help="Every delta by itself, and payloads as a whole.")
-def trace(*, request_id: str, file: Path | None, full: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON object.")
+def trace(*, request_id: str | None, last: bool, listed: bool, file: Path | None, full: bool, as_json: bool) -> None:
     """Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes."""
-    path = file or trace_path(usable_settings())
-    lines = lines_of(path, request_id)
+    if sum((request_id is not None, last, listed)) != 1:
+        raise click.UsageError("Give the id of a request, --last or --list.")
+    path = file or usable_settings().trace_path
+    try:
+        if request_id is None:
+            recent = recent_requests(path)
+            if not recent:
+                refuse(f"There is no request in {path}. {advice(path)}", status=1)
+            if listed:
+                _show_list(recent, as_json=as_json)
+                return
+            request_id = next((one for one in reversed(recent) if one.asks_model), recent[-1]).request_id
+        lines = lines_of(path, request_id)
+    except OSError as error:
+        refuse(f"Cannot read {error.filename or path}: {error.strerror}.", status=1)
     if not lines:
         refuse(f"There is no request {request_id} in {path}. {advice(path)}", status=1)
-    click.secho("\n".join(heading(lines)) + "\n", bold=True)
+    if as_json:
+        for line in lines:
+            click.echo(msgspec.json.encode(line))
+        return
+    click.secho("\n".join(heading(lines)) + "\n", bold=True, color=_colour())
     width = shutil.get_terminal_size((PIPE_COLUMNS, 0)).columns
     for row, text in told(rows(lines, full=full), width=width, full=full):
-        click.secho(text, fg="red" if row.failed else COLOURS[row.first.phase])
+        click.secho(text, fg="red" if row.failed else COLOURS[row.first.phase], color=_colour())
+
+
+def _colour() -> bool | None:
+    """Return whether to colour; None leaves it to click, which looks whether this is a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def _show_list(recent: Sequence[TracedRequest], *, as_json: bool) -> None:
+    if as_json:
+        for one in recent:
+            click.echo(msgspec.json.encode(one))
+        return
+    width = max(len(one.method) for one in recent)
+    for one in recent:
+        first = "" if one.first_byte_ms is None else f"{one.first_byte_ms:7.0f} ms"
+        shown = f"{one.time[11:19]}  {one.status or '---'}{first:>11}  {one.method:{width}}  {one.request_id}"
+        click.echo(_harmless(shown))
+    click.echo(f"\nOne of them as a timeline: {own_command('trace', 'REQUEST_ID')}")

@@ -163,6 +163,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     log_format: Literal["json", "text"] | None = field(default=None, name="PROXY_LOG_FORMAT")
     """`json`, or `text`: a readable line per event. Default: `text` on a terminal, else `json`."""
 
+    @property
+    def trace_path(self) -> Path:
+        """Return the file of the wire trace."""
+        return self.proto_log_path or self.data_dir / "trace" / "wire.ndjson"
+
 
 def _pairs(value: object) -> object:
     if not isinstance(value, str):
