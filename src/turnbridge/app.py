@@ -59,6 +59,7 @@ def build_app(
     *,
     problem: Callable[[], str],
     fidelity: Callable[[], str],
+    leaving: Callable[[], bool] = lambda: False,
     keyring: Keyring,
     metrics: Metrics,
     metrics_token: str | None,
@@ -69,7 +70,8 @@ def build_app(
 ) -> ASGIApp:
     """Return the whole HTTP side.
 
-    `problem` says why turns cannot be run now, or nothing; `own_names` are names of the server besides its addresses.
+    `problem` says why turns cannot be run now, or nothing; `leaving` whether the gateway is about to stop; `own_names`
+    are names of the server besides its addresses.
     """
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
@@ -91,6 +93,7 @@ def build_app(
         allowed_origins=allowed_origins,
         exposed_headers=EXPOSED_HEADERS,
         dialects=dialects,
+        leaving=leaving,
     )
 
 

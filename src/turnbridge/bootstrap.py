@@ -55,6 +55,8 @@ log = structlog.get_logger(__name__)
 
 BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
+# How long clients with open connections have to ask once more, and so to hear that they should open another one.
+HAND_OVER_S = 2.0
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
 
@@ -93,6 +95,20 @@ class Gateway:
     admission: Admission
     watch: Watch
     keyring: Keyring
+
+    async def hand_over(self, within_s: float) -> bool:
+        """Serve on what comes over open connections until nothing runs; tell whether that happened in time.
+
+        Answers tell their clients to open another connection, which is the successor's.
+        """
+        self.admission.leaving = True
+        try:
+            async with asyncio.timeout(within_s):
+                await asyncio.sleep(min(HAND_OVER_S, within_s / 2))
+                await self.admission.drained(within_s)
+        except TimeoutError:
+            return False
+        return self.admission.running == 0
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, wait for the turns that run, and end the rest with an error."""
@@ -176,7 +192,7 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
     state = State(parts.answers, parts.calls, decode=decode_items, encode=encode_items)
     background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.turn_ended)
     generation = Generation(runner, parts.backend, parts.judge, admission, state=state, bodies=bodies, rules=rules)
-    sockets = ResponsesOverWebSocket(bodies, lambda: admission.closed)
+    sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
     parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
     app = build_app(
@@ -189,7 +205,8 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
             SharedModels(generation, otherwise=Models(generation)),
         ],
         fidelity=parts.backend.fidelity,
-        problem=lambda: "The gateway is shutting down." if admission.closed else parts.pool.readiness().reason,
+        leaving=lambda: admission.leaving,
+        problem=lambda: "The gateway is shutting down." if admission.leaving else parts.pool.readiness().reason,
         keyring=parts.keyring,
         metrics=metrics,
         metrics_token=settings.metrics_token,
@@ -269,7 +286,7 @@ def observe(metrics: Metrics, admission: Admission, parts: Parts, sockets: Sized
     metrics.watch(
         "turnbridge_ready",
         "Whether turns can be run, as `/readyz` says.",
-        lambda: pool.readiness().ready and not admission.closed,
+        lambda: pool.readiness().ready and not admission.leaving,
     )
     metrics.watch("turnbridge_logged_in", "Whether Codex has a login.", lambda: pool.logged_in)
     metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)

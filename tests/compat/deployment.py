@@ -20,6 +20,12 @@ DEPLOYMENT = (
         source=OURS,
     ),
     Promise(
+        id="deploy.hand-over",
+        sentence="On a socket that a service manager passes on, a successor takes over: no request is refused, no "
+        "stream is cut, and connections wait while no gateway runs.",
+        source=OURS,
+    ),
+    Promise(
         id="deploy.monitoring",
         sentence="Prometheus scrapes the gateway with the given file; dashboard and alerts use metrics that exist.",
         source=OURS,

@@ -88,6 +88,7 @@ async def gateway_process(
     *,
     wrapper: Sequence[str] = (),
     program: str = "turnbridge",
+    pass_fds: Sequence[int] = (),
 ) -> AsyncIterator[GatewayProcess]:
     """Run a gateway, started through `wrapper` if there is one, until the context ends; then it is gone."""
     user_home = directory / "user-codex"
@@ -115,6 +116,7 @@ async def gateway_process(
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
+            pass_fds=pass_fds,
         )
     try:
         async with asyncio.timeout(START_TIMEOUT_S):

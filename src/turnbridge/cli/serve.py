@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import errno
 import gc
-import ipaddress
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +15,7 @@ import structlog
 from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.cli.api_key import KEY_FILE, stored_key
 from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, shown_key, usable_settings, warn
+from turnbridge.cli.listener import Listener, address_of, listen, passed_listener, resolved
 from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
 from turnbridge.codex.setup import login_command
 from turnbridge.logs.output import print_to
@@ -52,8 +50,9 @@ def serve(context: click.Context, *, host: str | None, port: int | None, demo: b
         refuse(
             "PROXY_API_KEY contains no key. Set one, or several separated by commas; if it is unset, one is generated."
         )
-    family, address = _resolved(settings.host, settings.port)
-    if not ipaddress.ip_address(address).is_loopback:
+    passed = passed_listener()
+    address = resolved(settings.host, settings.port) if passed is None else address_of(passed)
+    if not address.is_loopback:
         _check_keys(settings)
     if settings.log_proto and settings.trace_path.is_symlink():
         refuse(
@@ -63,7 +62,7 @@ def serve(context: click.Context, *, host: str | None, port: int | None, demo: b
     demo = demo or (is_interactive() and offer_login(context, settings))
     configure_logging(settings.log_level, settings.log_format)
     raise_descriptor_limit()
-    listener = _listen(family, address, settings.port)
+    listener = passed or listen(address)
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(settings, listener, demo=demo))
 
@@ -113,13 +112,15 @@ def _generated_key(directory: Path) -> str:
         refuse(message, status=EXIT_UNAVAILABLE)
 
 
-async def _serve(settings: Settings, listener: socket.socket, *, demo: bool) -> None:
+async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
     api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
-    host, port = listener.getsockname()[:2]
+    address = address_of(listener)
     file = settings.data_dir / KEY_FILE
     key = shown_key(api_key, chosen=settings.api_key is not None, file=file)
-    banner = Banner(host=host, port=port, key=key, key_file=None if settings.api_key else file, demo=demo)
+    banner = Banner(
+        host=address.host, port=address.port, key=key, key_file=None if settings.api_key else file, demo=demo
+    )
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         gateway = await stack.enter_async_context(
@@ -128,12 +129,12 @@ async def _serve(settings: Settings, listener: socket.socket, *, demo: bool) -> 
         # Twice the requests that can be running or queued: as many connections may be idle.
         wanted = 2 * (settings.max_turns + settings.queue_max)
         server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
-        stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s))
+        stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s, hands_over=listener.passed))
         _say(banner.opening())
         first_steps = asyncio.create_task(_say_first_steps(banner, gateway, settings))
         stack.callback(first_steps.cancel)
         _tune_garbage_collector()
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=[listener.socket])
 
 
 def _say(text: str) -> None:
@@ -160,8 +161,10 @@ def _tune_garbage_collector() -> None:
 
 
 @contextlib.contextmanager
-def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> Iterator[None]:
+def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float, *, hands_over: bool) -> Iterator[None]:
     """Shut down gracefully at the first signal, and at once at the second.
+
+    A gateway that hands over refuses nobody: new connections wait for its successor, or are with it already.
 
     A closing terminal may send SIGHUP twice, so a second SIGHUP is ignored. Under `nohup`, SIGHUP stays ignored.
     """
@@ -169,7 +172,12 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> I
     draining: list[asyncio.Task[None]] = []
 
     async def drain() -> None:
-        await gateway.drain(drain_s)
+        if not hands_over:
+            await gateway.drain(drain_s)
+        else:
+            server.stop_accepting()
+            if not await gateway.hand_over(drain_s):
+                await gateway.drain(0)
         server.stop()
 
     def stop() -> None:
@@ -192,24 +200,3 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float) -> I
     finally:
         for number in handlers:
             loop.remove_signal_handler(number)
-
-
-def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, str]:
-    """Return the address to listen on; IPv4 is preferred, as by clients."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, ValueError):  # ValueError: not a valid host name.
-        refuse(f"Cannot listen on {host}: there is no such address. Choose another one with --host.")
-    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-    return family, str(address[0])
-
-
-def _listen(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    """Return a listening socket; clients can connect from here on, and wait until the server accepts them."""
-    dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    try:
-        return socket.create_server((host, port), family=family, dualstack_ipv6=dual_stack)
-    except OSError as error:
-        other = "port with --port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "address with --host"
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        refuse(f"Cannot listen on {host}:{port}: {reason}. Choose another {other}.")

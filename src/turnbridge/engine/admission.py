@@ -77,6 +77,8 @@ class Admission:
         self._idle.set()
         self.barred: frozenset[str] = frozenset()
         """Clients whose requests are rejected, even if they came before that was known."""
+        self.leaving = False
+        """Whether the gateway is about to stop, be it that requests are still admitted."""
         self.closed = False
         """Whether all further requests are rejected."""
         self.running = 0
@@ -134,7 +136,7 @@ class Admission:
 
     def close(self) -> None:
         """Reject all requests, also those that wait."""
-        self.closed = True
+        self.leaving = self.closed = True
         self._empty(list(self._queues), _closing)
 
     def bar(self, clients: frozenset[str]) -> None:

@@ -84,6 +84,7 @@ def wrap(
     allowed_origins: Iterable[str] = (),
     exposed_headers: Iterable[str] = (),
     dialects: Mapping[str, Dialect] | None = None,
+    leaving: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ASGIApp:
     """Return `router` inside the layers.
@@ -109,7 +110,15 @@ def wrap(
         await routes.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
 
     app = AnswerErrors(serve, routes=routes)
-    return Observe(app, routes=routes, metrics=metrics, keyring=keyring, dialects=dialects or {}, clock=clock)
+    return Observe(
+        app,
+        routes=routes,
+        metrics=metrics,
+        keyring=keyring,
+        dialects=dialects or {},
+        leaving=leaving,
+        clock=clock,
+    )
 
 
 def _path_of(scope: Scope) -> str:
@@ -236,6 +245,7 @@ class Observe:
         metrics: Metrics,
         keyring: Keyring,
         dialects: Mapping[str, Dialect],
+        leaving: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         self._app = app
@@ -243,6 +253,7 @@ class Observe:
         self._metrics = metrics
         self._secrets = keyring.secrets
         self._dialects = dialects
+        self._leaving = leaving
         self._clock = clock
         self._log = structlog.get_logger()
 
@@ -268,6 +279,9 @@ class Observe:
                 whole = any(name == b"content-length" for name, _ in headers)
                 if timing := context.server_timing(total_at=now if whole else None):
                     headers.append((TIMING_HEADER, timing))
+                if self._leaving() and message["status"] != HTTPStatus.SWITCHING_PROTOCOLS:
+                    # The client's next request is for the successor, on another connection.
+                    headers.append((b"connection", b"close"))
                 message = {**message, "headers": headers}
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):

@@ -66,6 +66,11 @@ class HttpServer(uvicorn.Server):
         self.force_exit = self.force_exit or at_once
         self._stopped.set()
 
+    def stop_accepting(self) -> None:
+        """Accept no more connections; those that are open are served on."""
+        for server in self.servers:
+            server.close()
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         for listener in sockets or ():
             # Without it, the first bytes of a body wait 40 ms for the ACK of the head. uvloop sets it too; asyncio's
