@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from turnbridge.api.anthropic.models import SharedModels
 from turnbridge.api.anthropic.routes import Messages
 from turnbridge.api.chat.routes import ChatCompletions
+from turnbridge.api.files.routes import Files
 from turnbridge.api.generation import Generation, GenerationRules, State
 from turnbridge.api.models import Models
 from turnbridge.api.responses.background import BackgroundRuns
@@ -57,6 +58,8 @@ BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
 # How long clients with open connections have to ask once more, and so to hear that they should open another one.
 HAND_OVER_S = 2.0
+# The part of the store that the files of one key may take, so that they do not evict all its answers.
+FILES_SHARE = 4
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
 
@@ -152,7 +155,10 @@ def _begin(
         stack.push_async_callback(_end, asyncio.create_task(each.run()))
     pdf_helpers = HelperPool(PDF_JOB, PDF_LIMITS)
     stack.push_async_callback(pdf_helpers.aclose)
-    media = HttpMediaLoader(pdf_helpers)
+    store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
+    if store is not None:
+        stack.push_async_callback(store.aclose)
+    media = HttpMediaLoader(pdf_helpers, files=store)
     stack.push_async_callback(media.aclose)
     judge = SchemaJudge()
     stack.push_async_callback(judge.aclose)
@@ -162,9 +168,6 @@ def _begin(
     stack.callback(warm.close)
     rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
     stack.push_async_callback(rates.aclose)
-    store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
-    if store is not None:
-        stack.push_async_callback(store.aclose)
     backend = CodexBackend(pool, native=native)
     return Parts(
         pool=pool,
@@ -201,6 +204,7 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
             Responses(generation, background, counter.count),
             sockets,
             Conversations(generation),
+            _files(settings, state, bodies),
             Messages(generation, counter.count),
             SharedModels(generation, otherwise=Models(generation)),
         ],
@@ -230,6 +234,11 @@ def _gateway(app: ASGIApp, parts: Parts, admission: Admission, watch: Watch) -> 
         watch=watch,
         keyring=parts.keyring,
     )
+
+
+def _files(settings: Settings, state: State, bodies: Bodies) -> Files:
+    lifetime_s = int(settings.store_ttl_days * SECONDS_PER_DAY)
+    return Files(state, bodies, lifetime_s=lifetime_s, size=settings.store_max_mb * BYTES_PER_MB // FILES_SHARE)
 
 
 def _on_keys_changed(

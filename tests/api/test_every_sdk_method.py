@@ -73,11 +73,15 @@ async def stored(client: openai.AsyncOpenAI) -> Stored:
     item = (await client.conversations.items.list(conversation.id)).data[0]
     response = await client.responses.create(model=MODEL.id, input="hi", background=True)
     chat = await client.chat.completions.create(model=MODEL.id, messages=HI, store=True)
+    file = await client.files.create(file=("a.txt", b"a"), purpose="user_data")
     return {
         "conversation_id": conversation.id,
         "item_id": item.id or "",
         "response_id": response.id,
         "completion_id": chat.id,
+        "file_id": file.id,
+        "id": file.id,
+        "purpose": "user_data",
         "model": MODEL.id,
         "input": "hi",
     }
@@ -101,6 +105,8 @@ SERVED = frozenset(
         "responses.input_tokens.count",
         *(f"conversations.{name}" for name in ("create", "retrieve", "update", "delete")),
         *(f"conversations.items.{name}" for name in ("create", "list", "retrieve", "delete")),
+        *(f"files.{name}" for name in ("create", "list", "retrieve", "content", "delete", "wait_for_processing")),
+        "files.retrieve_content",
         "models.list",
         "models.retrieve",
     }

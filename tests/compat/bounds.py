@@ -33,4 +33,9 @@ BOUNDS = (
         sentence="Lines of the log and the trace are bounded, and hold nothing that ends a line or steers a terminal.",
         source=OURS,
     ),
+    Promise(
+        id="bounds.files",
+        sentence="A key stores at most 1,000 files in a quarter of the store; no upload disturbs another key.",
+        source=OURS,
+    ),
 )

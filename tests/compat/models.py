@@ -128,9 +128,8 @@ MEDIA = (
     ),
     Promise(
         id="media.file.uploaded",
-        sentence="A `file_id` is a 400 that names the part.",
+        sentence="A `file_id` in an image or file part shows the model the same as the bytes inline.",
         source=FILES,
-        divergence="There is no Files API here: the content or a URL is sent instead.",
     ),
     Promise(
         id="media.uncarried",

@@ -4,6 +4,7 @@ from tests.compat.anthropic import MESSAGES_API
 from tests.compat.bounds import BOUNDS
 from tests.compat.commands import COMMANDS
 from tests.compat.deployment import DEPLOYMENT
+from tests.compat.files import UPLOADED_FILES
 from tests.compat.keys import KEYS
 from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
 from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
@@ -25,6 +26,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Responses": RESPONSE_ANSWERS,
     "Anthropic Messages": MESSAGES_API,
     "State": STATE,
+    "Files": UPLOADED_FILES,
     "Streaming": STREAMS,
     "Responses over WebSocket": WEBSOCKET,
     "Parameters": PARAMETERS,

@@ -172,4 +172,10 @@ STATE = (
         sentence="The state calls of the official SDKs for Python and node work unchanged.",
         source=CLIENTS,
     ),
+    Promise(
+        id="state.seen",
+        sentence="A continued response shows images and files as the model saw them; links are not loaded again.",
+        source=STATE_GUIDE,
+        divergence="Up to 16 MB for each response; lists show the links as they were sent.",
+    ),
 )

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
-from turnbridge.engine.ports import Flaw, MediaLoader, Model, Thread, Tokenizer
+from turnbridge.engine.ports import Flaw, LoadedImage, MediaLoader, Model, Thread, Tokenizer
 from turnbridge.engine.structured_output import Conformance
 from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
-from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
+from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject, replace
 from turnbridge.turn.request import TurnRequest
 
 Turn: TypeAlias = Sequence[Sequence[TurnEvent]]
@@ -108,8 +108,14 @@ class ScriptedThread:
 class ScriptedMedia:
     """Every image and every file is there, and says where it was."""
 
-    async def image(self, url: str, *, param: str) -> str:
-        return f"data:image/png;base64,{url}@{param}"
+    async def image(self, url: str, *, param: str) -> LoadedImage:
+        return LoadedImage(f"data:image/png;base64,{url}@{param}", 1)
+
+    async def uploaded_image(self, client: str, file_id: str, *, param: str) -> LoadedImage:
+        return LoadedImage(f"data:image/png;base64,{file_id} of {client}@{param}", 1)
+
+    async def uploaded_file(self, client: str, part: FilePart) -> FilePart:
+        return replace(part, filename=f"{part.file_id} of {client}", data=b"", file_id=None)
 
     async def file_text(self, part: FilePart) -> str:
         return f"text of {part.filename}"

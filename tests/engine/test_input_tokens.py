@@ -10,6 +10,7 @@ from tests.engine.scripted_backend import ScriptedMedia, WordTokenizer
 from tests.support.turn_requests import turn_request
 from turnbridge.engine import input_tokens as module
 from turnbridge.engine.input_tokens import AT_ONCE, InputCounter, functions_text
+from turnbridge.engine.ports import LoadedImage
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.turn.errors import RateLimited
 from turnbridge.turn.items import (
@@ -168,7 +169,7 @@ async def test_megabytes_are_counted_in_a_bounded_time_beside_the_loop() -> None
 class HangingMedia(ScriptedMedia):
     """No image ever comes."""
 
-    async def image(self, url: str, *, param: str) -> str:
+    async def image(self, url: str, *, param: str) -> LoadedImage:
         del url, param
         return await asyncio.Future()
 

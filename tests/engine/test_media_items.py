@@ -9,6 +9,7 @@ from tests.support.turn_requests import turn_request
 from turnbridge.codex.protocol.jsonrpc import LONGEST_LINE_BYTES
 from turnbridge.engine import media_items as module
 from turnbridge.engine.media_items import CONCURRENT_LOADS, ready_items
+from turnbridge.engine.ports import LoadedImage
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import TurnRequest
@@ -23,9 +24,9 @@ MISSING = "https://example.test/missing"
 class SizedMedia(ScriptedMedia):
     """An image is as long as its URL, and a file says what its name says."""
 
-    async def image(self, url: str, *, param: str) -> str:
+    async def image(self, url: str, *, param: str) -> LoadedImage:
         del param
-        return "x" * len(url)
+        return LoadedImage("x" * len(url), 1)
 
     async def file_text(self, part: FilePart) -> str:
         return part.filename or ""
@@ -39,7 +40,7 @@ class SlowMedia(ScriptedMedia):
         self.peak = 0
         self.began = asyncio.Event()
 
-    async def image(self, url: str, *, param: str) -> str:
+    async def image(self, url: str, *, param: str) -> LoadedImage:
         self.running += 1
         self.peak = max(self.peak, self.running)
         self.began.set()
@@ -96,7 +97,7 @@ async def test_images_and_files_are_taken_up_to_their_limit_together_and_not_one
     monkeypatch: pytest.MonkeyPatch, items: list[Item], size: int, code: str
 ) -> None:
     monkeypatch.setattr(module, "LOADED_LIMIT", size)
-    assert len(await ready_items(asking(*items), SizedMedia())) == len(items)
+    assert len((await ready_items(asking(*items), SizedMedia())).items) == len(items)
     monkeypatch.setattr(module, "LOADED_LIMIT", size - 1)
     with pytest.raises(InvalidRequest) as caught:
         await ready_items(asking(*items), SizedMedia())
@@ -106,7 +107,7 @@ async def test_images_and_files_are_taken_up_to_their_limit_together_and_not_one
 async def test_the_text_of_files_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [said(image("12345"), file("ab"), file("cd", "last"))]
     monkeypatch.setattr(module, "TEXT_LIMIT", 2 * len('"ab"'))
-    assert len(await ready_items(asking(*items), SizedMedia())) == len(items)
+    assert len((await ready_items(asking(*items), SizedMedia())).items) == len(items)
     monkeypatch.setattr(module, "TEXT_LIMIT", 2 * len('"ab"') - 1)
     with pytest.raises(InvalidRequest) as caught:
         await ready_items(asking(*items), SizedMedia())
@@ -116,13 +117,13 @@ async def test_the_text_of_files_has_a_limit_of_its_own(monkeypatch: pytest.Monk
 async def test_what_the_body_carries_itself_is_bounded_by_the_bodys_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOADED_LIMIT", 0)
     inline = said(TextPart(text="see"), image("data:image/png;base64,AA=="))
-    assert await ready_items(asking(inline), SizedMedia()) == (inline,)
+    assert await ready_items(asking(inline), SizedMedia()) == ((inline,), {})
 
 
 async def test_many_images_are_fetched_few_at_once() -> None:
     media = SlowMedia()
     urls = [f"https://example.test/{number}" for number in range(3 * CONCURRENT_LOADS)]
-    ready = await ready_items(asking(said(*map(image, urls))), media)
+    ready, _ = await ready_items(asking(said(*map(image, urls))), media)
     assert ready == (said(*(image(f"data:image/png;base64,{url}@p") for url in urls)),)
     assert media.peak == CONCURRENT_LOADS
 

@@ -16,6 +16,7 @@ from tests.engine.scripted_backend import (
     saying,
 )
 from tests.support.turn_requests import changed, turn_request
+from turnbridge.engine.ports import LoadedImage
 from turnbridge.engine.structured_output import Conformance, repair_instruction
 from turnbridge.turn.errors import (
     BackendLost,
@@ -120,7 +121,7 @@ async def test_media_that_cannot_be_had_fails_the_turn_before_codex_is_asked() -
     refusal = InvalidRequest("no such image", param="p")
 
     class NoMedia(ScriptedMedia):
-        async def image(self, url: str, *, param: str) -> str:
+        async def image(self, url: str, *, param: str) -> LoadedImage:
             del url, param
             raise refusal
 

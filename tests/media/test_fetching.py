@@ -136,7 +136,7 @@ async def site(authority: trustme.CA) -> AsyncIterator[Site]:
 @pytest.mark.parametrize("mime_type", IMAGES)
 async def test_an_image_becomes_a_data_url_with_the_type_of_its_bytes(site: Site, mime_type: str) -> None:
     site.answers["/a"] = reply(IMAGES[mime_type], "content-type: text/html")
-    url = await site.loader().image("https://images.example/a", param="p")
+    url, _ = await site.loader().image("https://images.example/a", param="p")
     assert url == f"data:{mime_type};base64,{base64.b64encode(IMAGES[mime_type]).decode()}"
 
 

@@ -103,14 +103,13 @@ async def test_a_file_in_the_output_of_a_function_reaches_the_model_as_text(brid
             pytest.fail(f"The model saw {other}")
 
 
-@pytest.mark.promise("media.file.uploaded", "media.uncarried")
+@pytest.mark.promise("media.uncarried")
 @pytest.mark.parametrize(
     ("source", "code"),
     [
         pytest.param({"file_data": encoded(b"\x00\x01"), "filename": "a.bin"}, "unsupported_file", id="binary"),
         pytest.param({"file_data": encoded(b"PK\x03\x04\x00", "application/zip")}, "unsupported_file", id="archive"),
         pytest.param({"file_data": encoded("%PDF-1.7 no more")}, "unsupported_file", id="broken pdf"),
-        pytest.param({"file_id": "file-1"}, "unsupported_file_source", id="uploaded"),
         pytest.param({"filename": "a.txt"}, "unsupported_file_source", id="nothing"),
         pytest.param({"file_url": "http://example.com/a.txt"}, "invalid_file_url", id="http"),
         pytest.param({"file_url": "https://127.0.0.1/a.txt"}, "invalid_file_url", id="loopback"),

@@ -220,7 +220,6 @@ async def test_a_broken_image_among_others_is_named_in_the_words_of_the_chat_rou
         pytest.param(image("https://[::ffff:169.254.169.254]/a.png"), "invalid_image_url", id="link-local"),
         pytest.param(image("file:///etc/hostname"), "invalid_image_url", id="file"),
         pytest.param(image("/etc/hostname"), "invalid_image_url", id="path"),
-        pytest.param({"type": "input_image", "file_id": "file-1"}, "unsupported_image_source", id="uploaded"),
     ],
 )
 async def test_what_is_no_image_that_may_be_shown_is_refused(bridge: Bridge, part: JsonObject, code: str) -> None:

@@ -7,6 +7,8 @@ import msgspec
 from turnbridge.engine.records import (
     ChatRecord,
     ConversationRecord,
+    FileLimits,
+    FileRecord,
     History,
     KeptItem,
     ResponseRecord,
@@ -17,7 +19,18 @@ from turnbridge.turn.items import JsonObject
 
 OWNER = "someone"
 STRANGER = "somebody else"
-EMPTY = {"segments": 0, "items": 0, "responses": 0, "conversations": 0, "chats": 0, "chat_metadata": 0, "chat_legs": 0}
+TABLES = (
+    "segments",
+    "items",
+    "responses",
+    "conversations",
+    "chats",
+    "chat_metadata",
+    "chat_legs",
+    "files",
+    "file_pieces",
+)
+EMPTY = dict.fromkeys(TABLES, 0)
 
 
 def items(*names: str) -> list[KeptItem]:
@@ -45,6 +58,31 @@ def response(name: str, *, status: str = "completed", created_at: int = 1000, **
 def conversation(name: str, *, created_at: int = 1000) -> ConversationRecord:
     """Return a conversation."""
     return ConversationRecord(id=name, owner=OWNER, created_at=created_at, metadata={"topic": name})
+
+
+PLENTY = FileLimits(files=1000, size=2**30)
+
+
+def file(
+    name: str,
+    *,
+    size: int,
+    owner: str = OWNER,
+    created_at: int = 1000,
+    expires_at: int = 2**40,
+    purpose: str = "vision",
+) -> FileRecord:
+    """Return a file."""
+    return FileRecord(
+        id=name,
+        owner=owner,
+        created_at=created_at,
+        expires_at=expires_at,
+        purpose=purpose,
+        filename=f"{name}.txt",
+        mime_type=None,
+        size=size,
+    )
 
 
 def chat(name: str, *, model: str = "gpt-5.5", created_at: int = 1000, **metadata: str) -> ChatRecord:

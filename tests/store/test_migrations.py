@@ -131,7 +131,8 @@ async def test_a_step_that_fails_changes_nothing(bare: str) -> None:
 
 
 async def test_a_database_of_a_later_program_is_refused_and_left_alone(bare: str) -> None:
-    await made(bare, len(VERSIONS), *written(bare), "UPDATE schema_version SET version = 99")
+    await made(bare, 1, *written(bare))
+    await made(bare, len(VERSIONS), "UPDATE schema_version SET version = 99")
     before = await rows(bare)
     with pytest.raises(BackendUnavailable, match="schema is 99, this one knows") as refusal:
         await open_store(bare)

@@ -7,17 +7,19 @@ import pytest
 
 from tests.store.samples import (
     OWNER,
+    PLENTY,
     STRANGER,
     call,
     chat,
     conversation,
+    file,
     items,
     names_in,
     names_of,
     response,
     rows,
 )
-from turnbridge.engine.records import IN_PROGRESS, ChatQuery, ItemQuery
+from turnbridge.engine.records import IN_PROGRESS, ChatQuery, FileQuery, ItemQuery
 from turnbridge.store.sql_store import SqlStore
 from turnbridge.turn.errors import NotFound
 
@@ -32,6 +34,12 @@ ATTEMPTS: dict[str, tuple[Callable[[SqlStore], Awaitable[object]], object]] = {
         False,
     ),
     "delete response": (lambda store: store.delete_response(STRANGER, "r1"), False),
+    "file": (lambda store: store.file(STRANGER, "f"), None),
+    "file content": (lambda store: store.file_content(STRANGER, "f"), None),
+    "file piece": (lambda store: store.file_piece(STRANGER, "f", 0), None),
+    "files": (lambda store: store.files(STRANGER, FileQuery()), ([], False)),
+    "known files": (lambda store: store.known_files(STRANGER, ["f"]), set()),
+    "delete file": (lambda store: store.delete_file(STRANGER, "f"), False),
     "items": (lambda store: store.items(STRANGER, ["a", "call"]), {}),
     "calls": (lambda store: store.answers_with_calls(STRANGER, ["one"]), []),
     "conversation": (lambda store: store.conversation(STRANGER, "c"), None),
@@ -62,6 +70,7 @@ async def full(store: SqlStore) -> SqlStore:
     )
     await store.add_response(response("run", status=IN_PROGRESS), continues=None, inputs=[], lease_s=-100)
     await store.add_chat(chat("chat"))
+    await store.add_file(file("f", size=1), b"f", PLENTY)
     return store
 
 
@@ -77,6 +86,7 @@ async def test_another_key_finds_and_changes_nothing(
     assert await full.response(OWNER, "run") == response("run", status=IN_PROGRESS)
     assert await full.conversation(OWNER, "c") == conversation("c")
     assert await full.chat(OWNER, "chat") == chat("chat")
+    assert await full.file_content(OWNER, "f") == (file("f", size=1), b"f")
 
 
 async def test_another_key_cannot_continue_a_history(url: str, full: SqlStore) -> None:
@@ -93,5 +103,5 @@ async def test_another_key_cannot_continue_a_history(url: str, full: SqlStore) -
 
 async def test_each_key_has_its_own_items_under_one_id(full: SqlStore) -> None:
     await full.add_response(replace(response("r2"), owner=STRANGER), continues=None, inputs=[call("a", "one")])
-    assert await full.items(STRANGER, ["a"]) == {"a": call("a", "one").body}
-    assert await full.items(OWNER, ["a"]) == {"a": items("a")[0].body}
+    assert await full.items(STRANGER, ["a"]) == {"a": call("a", "one")}
+    assert await full.items(OWNER, ["a"]) == {"a": items("a")[0]}

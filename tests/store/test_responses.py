@@ -178,7 +178,7 @@ async def test_a_lost_response_is_ended_only_while_its_lease_is_over(store: SqlS
 
 async def test_items_are_found_by_their_ids(store: SqlStore) -> None:
     await say(store, "r1", ["a", "b"], ["c"])
-    wanted = {item.id: item.body for item in items("a", "c")}
+    wanted = {item.id: item for item in items("a", "c")}
     assert await store.items(OWNER, ["c", "a", "nothing", "a"]) == wanted
     assert await store.items(OWNER, []) == {}
 
@@ -187,7 +187,7 @@ async def test_of_items_with_one_id_the_latest_is_found(store: SqlStore) -> None
     for name, text in (("r1", "first"), ("r2", "second")):
         same = KeptItem(id="a", body={"text": text})
         await store.add_response(response(name), continues=None, inputs=[same])
-    assert await store.items(OWNER, ["a"]) == {"a": {"text": "second"}}
+    assert await store.items(OWNER, ["a"]) == {"a": KeptItem(id="a", body={"text": "second"})}
 
 
 async def test_an_answer_is_found_by_any_of_its_calls(store: SqlStore) -> None:
@@ -206,7 +206,9 @@ async def test_an_answer_is_found_by_any_of_its_calls(store: SqlStore) -> None:
 async def test_ids_may_be_any_text(store: SqlStore) -> None:
     strange = "a'b\"c\0d%$1?1"
     await store.add_response(response("r1"), continues=None, inputs=[KeptItem(id=strange, body={"n": 1})])
-    assert await store.items(OWNER, [strange]) == {strange: {"n": 1}}
+    assert {item_id: item.body for item_id, item in (await store.items(OWNER, [strange])).items()} == {
+        strange: {"n": 1}
+    }
 
 
 @pytest.mark.parametrize("character", ["x", "𝄞", "\0"])
@@ -218,7 +220,7 @@ async def test_ids_may_be_of_any_length(store: SqlStore, character: str) -> None
     await store.add_response(response("r1"), continues=None, inputs=[kept], outputs=[kept])
     history = await told(store, "r1")
     assert (history.inputs, history.outputs) == ((kept,), (kept,))
-    assert await store.items(OWNER, [long, other]) == {long: body}
+    assert await store.items(OWNER, [long, other]) == {long: kept}
     assert await store.answers_with_calls(OWNER, [other]) == []
     assert await store.answers_with_calls(OWNER, [long]) == [(body,)]
 

@@ -39,7 +39,7 @@ NOTHING = Pruned(responses=0, conversations=0, chats=0)
 
 
 async def test_an_empty_store_has_empty_figures(store: SqlStore) -> None:
-    empty = StoreFigures(responses=0, conversations=0, chats=0, items=0, bytes=0, oldest=None)
+    empty = StoreFigures(responses=0, conversations=0, chats=0, files=0, items=0, bytes=0, oldest=None)
     assert await store.figures() == empty
     assert await store.prune(made_before=10**10, most_bytes=0) == NOTHING
     assert await exported(store) == []
@@ -54,7 +54,9 @@ async def test_the_figures_count_the_json_that_is_kept(store: SqlStore) -> None:
     await store.add_chat(replace(chat("chat", created_at=8), body={"x": 1}, messages=({"y": 2},)))
     item = '{"type":"message","content":"I am a “ü”"}'
     size = 3 * len(item.encode()) + len("{}") + len('{"k":"v"}') + len('{}{"x":1}[{"y":2}]')
-    assert await store.figures() == StoreFigures(responses=1, conversations=1, chats=1, items=3, bytes=size, oldest=7)
+    assert await store.figures() == StoreFigures(
+        responses=1, conversations=1, chats=1, files=0, items=3, bytes=size, oldest=7
+    )
 
 
 async def test_the_size_follows_every_change(store: SqlStore) -> None:
@@ -105,6 +107,8 @@ async def test_what_is_too_old_is_removed_and_what_runs_stays(url: str, store: S
         "chats": 1,
         "chat_metadata": 0,
         "chat_legs": 0,
+        "files": 0,
+        "file_pieces": 0,
     }
 
 

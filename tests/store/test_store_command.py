@@ -12,9 +12,11 @@ from click.testing import CliRunner
 
 from tests.store.samples import (
     OWNER,
+    PLENTY,
     chat,
     conversation,
     exported,
+    file,
     items,
     response,
 )
@@ -47,6 +49,7 @@ async def _fill(url: str) -> None:
         )
     await store.add_conversation(conversation("c", created_at=now), items("b"))
     await store.add_chat(chat("chat", created_at=now))
+    await store.add_file(file("f", created_at=now, size=1), b"f", PLENTY)
     await store.aclose()
 
 
@@ -88,6 +91,7 @@ def test_show_tells_how_much_is_kept_and_where(data: Path) -> None:
         "Responses": "2",
         "Conversations": "1",
         "Chat completions": "1",
+        "Files": "1",
         "Items": "3",
     }
     assert re.fullmatch(rf"{data}/store.db \(\d\.\d MB on disk\)", where)
@@ -95,14 +99,15 @@ def test_show_tells_how_much_is_kept_and_where(data: Path) -> None:
 
 
 def test_prune_removes_what_the_settings_say(url: str) -> None:
-    assert run("prune") == "Deleted 1 responses, 0 conversations and 0 chat completions.\n"
+    assert run("prune") == "Deleted 1 responses, 0 conversations, 0 chat completions and 0 files.\n"
     assert responses(url) == ["r-young"]
 
 
 def test_prune_removes_what_the_options_say(url: str) -> None:
     assert run("prune", "--older-than-days", "50", "--max-mb", "1").startswith("Deleted 1 responses, 0 ")
     assert responses(url) == ["r-young"]
-    assert run("prune", "--older-than-days", "0") == "Deleted 1 responses, 1 conversations and 1 chat completions.\n"
+    everything = "Deleted 1 responses, 1 conversations, 1 chat completions and 1 files.\n"
+    assert run("prune", "--older-than-days", "0") == everything
     assert asyncio.run(_kept(url)) == []
 
 

@@ -19,8 +19,8 @@ from turnbridge.engine.ports import Backend, Judge, Model
 from turnbridge.engine.records import Store
 from turnbridge.engine.run import Encoder, Run
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.turn.errors import GatewayError, InvalidRequest
-from turnbridge.turn.items import FunctionCall, Item, JsonObject, replace, size
+from turnbridge.turn.errors import GatewayError, InvalidRequest, unknown_file
+from turnbridge.turn.items import FunctionCall, Item, JsonObject, media_parts, replace, size
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.answer import Answer, Timing
 from turnbridge.web.bodies import Bodies, is_large, parsed
@@ -115,6 +115,19 @@ class State:
             for call_id, leg in found.items()
             if leg is not None and not leg.presets and not leg.intervened
         }
+
+    async def check_files(self, client: str, items: Sequence[Item]) -> None:
+        """Refuse a request with the id of a file that this client has not uploaded.
+
+        The content is loaded when the turn runs. A background response would only fail then.
+        """
+        places = {part.file_id: part.param for part in media_parts(items) if part.file_id}
+        if not places:
+            return
+        known = set() if self._store is None else await self._store.known_files(client, list(places))
+        for file_id, param in places.items():
+            if file_id not in known:
+                raise unknown_file(file_id, param)
 
     async def restore_calls(self, client: str, items: Sequence[Item]) -> None:
         """Load the model's own items around calls that were made before the gateway was started.
@@ -230,6 +243,7 @@ class Generation:
         if spec.effort is not None:
             catalog.check_effort(choice.model, spec.effort, param=effort_param)
         effort, client = spec.effort or choice.effort, client_of(request.scope)
+        await self.state.check_files(client, turn.items)
         await self.state.restore_calls(client, turn.items)
         settled = replace(
             turn,

@@ -13,7 +13,6 @@ NOT_SERVED = "not_served"
 
 TEXT_ONLY = "Codex reads text, images and files, and answers in text."
 OTHER_PROVIDER = "For this, point a second client at a provider that has it."
-NO_FILES = "No files are kept here. Send a file inside the request, as `file_data`, or by `file_url`."
 NO_AGENTS = "Nothing is run on this server for a client: declare functions, and run what the model calls."
 NO_ACCOUNT = "This gateway has no organization, projects or billing. They are managed at OpenAI, with an admin key."
 
@@ -27,9 +26,8 @@ UNSERVED: Mapping[str, str] = {
     "/videos": f"{TEXT_ONLY} {OTHER_PROVIDER}",
     "/realtime": f"{TEXT_ONLY} For text as it is written, use /v1/responses with `stream`.",
     "/live": f"{TEXT_ONLY} For text as it is written, use /v1/responses with `stream`.",
-    "/files": NO_FILES,
-    "/uploads": NO_FILES,
-    "/vector_stores": "No files are kept or searched here. Send the text, or declare a function that searches.",
+    "/uploads": "A file is uploaded in one request here: POST /v1/files, at most 20 MB.",
+    "/vector_stores": "Files are not searched here. Send them with the question, or declare a function that searches.",
     "/batches": "Codex has no queue for batches. Send the requests one by one; several may run at once.",
     "/fine_tuning": "Codex's models cannot be trained. Use /v1/responses with `instructions` or examples.",
     "/evals": "Nothing is evaluated here. Run the requests through /v1/responses, and grade the answers yourself.",

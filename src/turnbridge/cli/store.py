@@ -45,6 +45,7 @@ def show() -> None:
         "Responses": str(figures.responses),
         "Conversations": str(figures.conversations),
         "Chat completions": str(figures.chats),
+        "Files": str(figures.files),
         "Items": str(figures.items),
         "Oldest": oldest,
     }
@@ -70,8 +71,8 @@ def prune(*, older_than_days: float | None, max_mb: int | None) -> None:
     made_before = int(time.time() - days * SECONDS_PER_DAY) + 1
     pruned = _with_store(settings, lambda store: store.prune(made_before=made_before, most_bytes=most * BYTES_PER_MB))
     click.echo(
-        f"Deleted {pruned.responses} responses, {pruned.conversations} conversations "
-        f"and {pruned.chats} chat completions."
+        f"Deleted {pruned.responses} responses, {pruned.conversations} conversations, "
+        f"{pruned.chats} chat completions and {pruned.files} files."
     )
 
 

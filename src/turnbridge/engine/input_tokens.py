@@ -71,7 +71,7 @@ class InputCounter:
     async def count(self, request: TurnRequest) -> int:
         """Return about how many tokens the model would see; raises what the turn would for a wrong image or file."""
         async with self._queue.admitted(request.spec.client, size=partial(size, request)):
-            items = await ready_items(request, self._media)
+            items = (await ready_items(request, self._media)).items
             await self._tokenizer.ready()
             # The request may be megabytes.
             return await asyncio.to_thread(_counted, request.spec, items, self._tokenizer)

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from turnbridge.engine.ports import MediaLoader
 from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.images import MAX_TOTAL_PIXELS
 from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart, replace
 from turnbridge.turn.request import JsonOfSchema, TurnRequest
 
@@ -29,22 +30,33 @@ LOAD_TIMEOUT_S = 60.0
 """Seconds for all images together: the clock of a turn begins after that."""
 
 
-async def ready_items(request: TurnRequest, media: MediaLoader) -> tuple[Item, ...]:
+class Ready(NamedTuple):
+    """The items of a request as the model sees them."""
+
+    items: tuple[Item, ...]
+    linked: dict[str, Part]
+    """What the parts that link to something have become, by their place in the request."""
+
+
+async def ready_items(request: TurnRequest, media: MediaLoader) -> Ready:
     """Return the items with every image and file inside them, and the schema if the provider cannot enforce it."""
-    loads = _Loads(media)
+    loads = _Loads(media, request.spec.client)
     # Most items are text, and long histories have many of them.
     items = tuple([item if _is_text_message(item) else await loads.item(item) for item in request.items])
     output = request.spec.output
     if isinstance(output, JsonOfSchema) and not output.enforced:
-        return (_schema_message(output), *items)
-    return items
+        items = (_schema_message(output), *items)
+    return Ready(items, loads.linked)
 
 
 class _Loads:
     """Loads the images and files of one request, within the limits for all of them together."""
 
-    def __init__(self, media: MediaLoader) -> None:
+    def __init__(self, media: MediaLoader, client: str) -> None:
         self._media = media
+        self._client = client
+        self._pixels = 0.0
+        self.linked: dict[str, Part] = {}
         self._slots = asyncio.Semaphore(CONCURRENT_LOADS)
         self._left = LOADED_LIMIT
         self._text_left = TEXT_LIMIT
@@ -73,23 +85,41 @@ class _Loads:
             await asyncio.wait(tasks)
 
     async def _part(self, part: Part) -> Part:
-        if isinstance(part, ImagePart) and not part.url.startswith("data:"):
-            return replace(part, url=await self._image(part))
-        return TextPart(text=await self._file_text(part)) if isinstance(part, FilePart) else part
+        match part:
+            case ImagePart() if not part.url.startswith("data:"):
+                loaded: Part = replace(part, url=await self._image(part), file_id=None)
+            case FilePart():
+                loaded = TextPart(text=await self._file_text(part))
+                if part.data is not None:
+                    return loaded
+            case _:
+                return part
+        self.linked[part.param] = loaded
+        return loaded
 
     async def _image(self, part: ImagePart) -> str:
         try:
             async with asyncio.timeout_at(self._deadline), self._slots:
-                url = await self._media.image(part.url, param=part.param)
+                if part.file_id is None:
+                    loaded = await self._media.image(part.url, param=part.param)
+                else:
+                    loaded = await self._media.uploaded_image(self._client, part.file_id, param=part.param)
         except TimeoutError:
             problem = f"The images of the request could not all be fetched within {LOAD_TIMEOUT_S:g} seconds."
             raise InvalidRequest(problem, code="invalid_image_url", param=part.param) from None
-        self._count(len(url), "image", part.param)
-        return url
+        self._pixels += loaded.pixels
+        if self._pixels > MAX_TOTAL_PIXELS:
+            most = f"more than {MAX_TOTAL_PIXELS // 1_000_000} million pixels together"
+            message = f"The images that the request links to have {most}. Send fewer, or smaller ones."
+            raise InvalidRequest(message, code="image_too_large", param=part.param)
+        self._count(len(loaded.url), "image", part.param)
+        return loaded.url
 
     async def _file_text(self, part: FilePart) -> str:
         async with self._slots:
-            text = await self._media.file_text(part)
+            whole = part if part.file_id is None else await self._media.uploaded_file(self._client, part)
+            text = await self._media.file_text(whole)
+            del whole
         # A control character is six bytes of JSON. In a thread, since there may be megabytes of them.
         encoded = await asyncio.to_thread(lambda: len(json.dumps(text, ensure_ascii=False).encode()))
         self._text_left -= encoded

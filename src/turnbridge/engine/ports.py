@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
+from turnbridge.engine.records import FileRecord
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
@@ -109,15 +110,38 @@ class Backend(Protocol):
         ...
 
 
+class LoadedImage(NamedTuple):
+    """An image as a data URL, and the number of its pixels."""
+
+    url: str
+    pixels: float
+
+
+class UploadedFiles(Protocol):
+    """The files that clients have uploaded."""
+
+    async def file_content(self, owner: str, file_id: str) -> tuple[FileRecord, bytes] | None:
+        """Return a file with its content, unless this client has no such file."""
+        ...
+
+
 class MediaLoader(Protocol):
     """Brings in what a request only points at. Every failure is a `RequestError` that names the part."""
 
-    async def image(self, url: str, *, param: str) -> str:
-        """Return the image behind an https URL as a data URL."""
+    async def image(self, url: str, *, param: str) -> LoadedImage:
+        """Return the image behind an https URL."""
+        ...
+
+    async def uploaded_image(self, client: str, file_id: str, *, param: str) -> LoadedImage:
+        """Return an image that this client has uploaded."""
+        ...
+
+    async def uploaded_file(self, client: str, part: FilePart) -> FilePart:
+        """Return a file part with the content that this client has uploaded."""
         ...
 
     async def file_text(self, part: FilePart) -> str:
-        """Return the text of a file part."""
+        """Return the text of a file part; one that was uploaded has its content."""
         ...
 
 

@@ -29,6 +29,13 @@ class KeptItem:
     """The id that clients use; the body need not contain it."""
     body: JsonObject
     """The item as the client sent it, or as the model produced it."""
+    seen: JsonObject | None = None
+    """The item as the model saw it, if it links to something: with the content in place of the links."""
+
+    @property
+    def shown(self) -> JsonObject:
+        """Return the item as the model saw it."""
+        return self.body if self.seen is None else self.seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,28 @@ class ChatRecord:
     metadata: Mapping[str, str]
     body: JsonObject
     messages: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """An uploaded file, without its content."""
+
+    id: str
+    owner: str
+    created_at: int
+    expires_at: int
+    purpose: str
+    filename: str
+    mime_type: str | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLimits:
+    """How many files one owner may have, and how many bytes in them."""
+
+    files: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +133,15 @@ class ChatQuery(ItemQuery):
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileQuery(ItemQuery):
+    """Filter and pagination of files."""
+
+    purpose: str | None = None
+
+
 class Store(Protocol):
-    """Stores responses, conversations and chat completions. Each method is one atomic operation.
+    """Stores responses, conversations, chat completions and files. Each method is one atomic operation.
 
     The result is None or False if this owner has no such record. Deleting a record also deletes the items that nothing
     else refers to. Where an id of an item occurs more than once, it means the latest one.
@@ -150,8 +186,11 @@ class Store(Protocol):
     async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]: ...
     async def delete_response(self, owner: str, response_id: str) -> bool: ...
 
-    async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
+    async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, KeptItem]:
         """Return the stored items among these ids."""
+
+    async def keep_seen(self, owner: str, items: Sequence[KeptItem]) -> None:
+        """Add what the model saw to stored items with the same id and body, unless they have it."""
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
         """Return the output items of each response that made one of these calls, and the legs of chats likewise."""
@@ -189,6 +228,26 @@ class Store(Protocol):
         """Replace metadata and body."""
 
     async def delete_chat(self, owner: str, chat_id: str) -> bool: ...
+
+    async def fits_file(self, owner: str, size: int, limits: FileLimits) -> bool:
+        """Tell whether the owner may have another file of this size."""
+
+    async def add_file(self, record: FileRecord, content: bytes, limits: FileLimits) -> bool:
+        """Store a file; False if it exceeds the limits of its owner. A large one is written in several transactions."""
+
+    async def file(self, owner: str, file_id: str) -> FileRecord | None: ...
+
+    async def known_files(self, owner: str, file_ids: Sequence[str]) -> set[str]:
+        """Return those of these ids that the owner has files for."""
+
+    async def files(self, owner: str, query: FileQuery) -> tuple[Sequence[FileRecord], bool]:
+        """Return a page of files in the order of their creation, and whether there are more."""
+
+    async def file_piece(self, owner: str, file_id: str, number: int) -> bytes | None:
+        """Return a piece of a file's content, from 0 on; None after the last one."""
+
+    async def file_content(self, owner: str, file_id: str) -> tuple[FileRecord, bytes] | None: ...
+    async def delete_file(self, owner: str, file_id: str) -> bool: ...
 
 
 class KeyStore(Protocol):

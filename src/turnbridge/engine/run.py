@@ -5,7 +5,7 @@ into a `FrameLog` that many may read, for background responses; or nowhere, for 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Literal, Protocol, TypeAlias
 
@@ -20,7 +20,7 @@ from turnbridge.turn.events import (
     TurnServed,
     Usage,
 )
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import JsonObject, Part
 
 # Bounds what waits for a slow client while several turns run.
 MOST_UNSENT_BATCHES = 64
@@ -121,6 +121,11 @@ class Run:
         """End the answer at the next boundary of an item."""
         for turn in self._turns:
             turn.cut = True
+
+    @property
+    def linked(self) -> Mapping[str, Part]:
+        """Return what the parts that link to something have become; all turns have the same request."""
+        return self._turns[0].linked
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Wait for admission, run the turns, and yield the frames of each batch of events, also if there are none.

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
@@ -31,7 +31,17 @@ from turnbridge.turn.events import (
     TurnServed,
     Usage,
 )
-from turnbridge.turn.items import NARRATION, FunctionCallOutput, Item, JsonObject, Message, TextPart, is_models, replace
+from turnbridge.turn.items import (
+    NARRATION,
+    FunctionCallOutput,
+    Item,
+    JsonObject,
+    Message,
+    Part,
+    TextPart,
+    is_models,
+    replace,
+)
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
 
 # Where a provider says that it gives no reasoning summaries.
@@ -67,6 +77,8 @@ class TurnRun:
         """Where it runs, as soon as that is decided; another one if it is run again."""
         self.cut = False
         """Whether the turn is to end at the next boundary of an item, since its client wants to add something."""
+        self.linked: Mapping[str, Part] = {}
+        """What the parts that link to something have become, by their place in the request."""
 
     @property
     def retrying(self) -> bool:
@@ -117,7 +129,7 @@ class TurnRun:
     async def _ready(self) -> TurnRequest:
         """Return the request as it can be shown to the model."""
         request = self._request
-        items = await ready_items(request, self._runner.media)
+        items, self.linked = await ready_items(request, self._runner.media)
         ready = request if items == request.items else replace(request, items=items)
         if ready.spec.model in self._runner.without_summary and not ready.spec.summary_needed:
             return _without_summary(ready)

@@ -8,41 +8,53 @@ from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from turnbridge.engine.ports import Helpers
+from turnbridge.engine.ports import Helpers, LoadedImage, UploadedFiles
 from turnbridge.media.fetch import Fetched, FetchFailed, FetchTooLarge, GuardedFetcher
 from turnbridge.media.pdf import MOST_PAGES, pdf_text
-from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.errors import InvalidRequest, unknown_file
 from turnbridge.turn.images import SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
-from turnbridge.turn.items import FilePart
+from turnbridge.turn.items import FilePart, replace
 
 
 class HttpMediaLoader:
     """The engine's `MediaLoader`."""
 
     def __init__(
-        self, pdf_helpers: Helpers, fetcher: GuardedFetcher | None = None, *, pdf_pages: int = MOST_PAGES
+        self,
+        pdf_helpers: Helpers,
+        fetcher: GuardedFetcher | None = None,
+        *,
+        files: UploadedFiles | None = None,
+        pdf_pages: int = MOST_PAGES,
     ) -> None:
+        """`files` has what clients have uploaded, if anything is stored."""
         self._pdf_helpers = pdf_helpers
+        self._files = files
         self._pdf_pages = pdf_pages
         self._fetcher = fetcher or GuardedFetcher()
 
     async def aclose(self) -> None:
         await self._fetcher.aclose()
 
-    async def image(self, url: str, *, param: str) -> str:
-        """Return the image behind an https URL as a data URL."""
+    async def image(self, url: str, *, param: str) -> LoadedImage:
+        """Return the image behind an https URL."""
         fetched = await self._fetch(url, kind="image", param=param)
-        mime_type = image_type(fetched.data)
-        if mime_type is None:
-            raise InvalidRequest(
-                f"The image URL does not lead to an image that the model can read. Use {SUPPORTED_IMAGES}.",
-                code="invalid_image_format",
-                param=param,
-            )
-        if (problem := excess_of_pixels(image_pixels(fetched.data))) is not None:
-            raise InvalidRequest(problem, code="image_too_large", param=param)
-        encoded = await asyncio.to_thread(base64.b64encode, fetched.data)
-        return f"data:{mime_type};base64,{encoded.decode('ascii')}"
+        return await _checked_image(fetched.data, "The image URL does not lead to", param=param)
+
+    async def uploaded_image(self, client: str, file_id: str, *, param: str) -> LoadedImage:
+        """Return an image that this client has uploaded."""
+        part = await self.uploaded_file(client, FilePart(filename=None, file_id=file_id, param=param))
+        return await _checked_image(part.data or b"", f"The file '{file_id}' is not", param=param)
+
+    async def uploaded_file(self, client: str, part: FilePart) -> FilePart:
+        """Return a file part with the content that this client has uploaded."""
+        file_id = part.file_id or ""
+        found = None if self._files is None else await self._files.file_content(client, file_id)
+        if found is None:
+            raise unknown_file(file_id, part.param)
+        file, data = found
+        name = part.filename or file.filename
+        return replace(part, filename=name, mime_type=file.mime_type, data=data, file_id=None)
 
     async def file_text(self, part: FilePart) -> str:
         """Return the text of a file, below a line with its name if it has one."""
@@ -72,6 +84,21 @@ class HttpMediaLoader:
         except FetchFailed as error:
             code = f"{kind}_too_large" if isinstance(error, FetchTooLarge) else f"invalid_{kind}_url"
             raise InvalidRequest(f"The {kind} URL cannot be used. {error}", code=code, param=param) from error
+
+
+async def _checked_image(data: bytes, what_leads_to: str, *, param: str) -> LoadedImage:
+    """Return an image that the model can read."""
+    mime_type, pixels = image_type(data), image_pixels(data)
+    if mime_type is None:
+        raise InvalidRequest(
+            f"{what_leads_to} an image that the model can read. Use {SUPPORTED_IMAGES}.",
+            code="invalid_image_format",
+            param=param,
+        )
+    if (problem := excess_of_pixels(pixels)) is not None:
+        raise InvalidRequest(problem, code="image_too_large", param=param)
+    encoded = await asyncio.to_thread(base64.b64encode, data)
+    return LoadedImage(f"data:{mime_type};base64,{encoded.decode('ascii')}", pixels)
 
 
 _TEXT_TYPES = re.compile(

@@ -7,32 +7,35 @@ size takes from the owner with the most bytes, so that no owner's answers are ev
 import base64
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 import msgspec
 
 from turnbridge.engine.records import RUNNING
-from turnbridge.store.database import Database, Transaction
+from turnbridge.store.database import NOW, Database, Transaction, Value
+from turnbridge.store.files import PIECES, remove_file_step
 from turnbridge.store.segments import STEP_BYTES, remove_step
 from turnbridge.turn.items import Json, JsonObject
 
 IS_RUNNING = f"status IN ({', '.join(map(repr, sorted(RUNNING)))})"
 # Rows deleted in one transaction, unless they are large: some 20 ms, for which writers wait.
 BATCH = 200
-_SIZED = ("segments", "responses", "conversations", "chats")
+_SIZED = ("segments", "responses", "conversations", "chats", "files")
 BYTES = f"CAST({' + '.join(f'(SELECT coalesce(sum(size), 0) FROM {table})' for table in _SIZED)} AS BIGINT)"
 FIGURES = f"""
     SELECT
         (SELECT count(*) FROM responses),
         (SELECT count(*) FROM conversations),
         (SELECT count(*) FROM chats),
+        (SELECT count(*) FROM files),
         (SELECT count(*) FROM items),
         {BYTES},
         (SELECT min(made) FROM (
             SELECT min(created_at) AS made FROM responses
             UNION ALL SELECT min(created_at) FROM conversations
             UNION ALL SELECT min(created_at) FROM chats
+            UNION ALL SELECT min(created_at) FROM files
         ) AS oldest)
 """
 BYTES_EACH = f"""
@@ -49,6 +52,7 @@ def _oldest(which: str) -> str:
         # The age of a conversation counts from its last change.
         ("conversation", "conversations", "changed_at", ""),
         ("chat", "chats", "created_at", ""),
+        ("file", "files", "created_at", ""),
     )
     batches = " UNION ALL ".join(
         f"""
@@ -66,14 +70,16 @@ OLDER = _oldest("{age} < $1")
 # `|| ''` keeps the planner from using an index on the owner: this owner has many rows, so the index by age finds them
 # sooner.
 OLDEST_OF = _oldest("owner || '' = $1")
+EXPIRED = f"SELECT 'file', id FROM files WHERE expires_at <= {NOW} ORDER BY expires_at LIMIT {BATCH}"
 
-# Rows in memory at once; a row may be as large as a request.
+# Rows in memory at once; a row may be as large as a request. Of files, which are larger, there is one.
 PAGE = 50
 # The columns of each kind; its table is the plural of its name.
 COLUMNS = {
     "response": ("id", "owner", "created_at", "status", "background", "segment", "body", "events"),
     "conversation": ("id", "owner", "created_at", "head AS segment", "metadata"),
     "chat": ("id", "owner", "created_at", "model", "metadata", "body", "messages"),
+    "file": ("id", "owner", "created_at", "expires_at", "purpose", "filename", "mime_type", "bytes"),
     "segment": ("id", "owner", "parent"),
 }
 DECODE: Mapping[str, Callable[..., Json]] = {
@@ -83,7 +89,7 @@ DECODE: Mapping[str, Callable[..., Json]] = {
     "messages": msgspec.json.decode,
     "events": lambda events: None if events is None else base64.b64encode(events).decode(),
 }
-ITEMS = "SELECT segment, id, is_output, body FROM items WHERE segment = ANY($1) ORDER BY segment, position"
+ITEMS = "SELECT segment, id, is_output, body, seen FROM items WHERE segment = ANY($1) ORDER BY segment, position"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +99,10 @@ class StoreFigures:
     responses: int
     conversations: int
     chats: int
+    files: int
     items: int
     bytes: int
-    """The stored JSON, which is what the size limit counts; the files are larger."""
+    """The stored JSON and files, which is what the size limit counts; the files are larger."""
     oldest: int | None
     """When the oldest record was created."""
 
@@ -107,6 +114,7 @@ class Pruned:
     responses: int
     conversations: int
     chats: int
+    files: int = 0
 
 
 class Maintenance:
@@ -120,18 +128,24 @@ class Maintenance:
         return found
 
     async def prune(self, *, made_before: int | None = None, most_bytes: int | None = None) -> Pruned:
-        """Delete what is too old, then evict by size; running responses stay."""
-        removed: Counter[str] = Counter()
+        """Delete what has expired or is too old, then evict by size; running responses stay."""
+        removed = await self._remove_all(EXPIRED)
         if made_before is not None:
-            freed = 1
-            while freed:
-                batch, freed = await self._database.write(partial(_remove_older, made_before))
-                removed += batch
+            removed += await self._remove_all(OLDER, made_before)
         if most_bytes is not None:
             excess = sum(await self._database.read(lambda tx: tx.rows(int, f"SELECT {BYTES}"))) - most_bytes
             if excess > 0:
                 removed += await self._evict(excess)
-        return Pruned(responses=removed["response"], conversations=removed["conversation"], chats=removed["chat"])
+        return Pruned(**{field.name: removed[field.name.removesuffix("s")] for field in fields(Pruned)})
+
+    async def _remove_all(self, which: str, *values: Value) -> Counter[str]:
+        """Delete everything that a statement finds, a batch at a time."""
+        removed: Counter[str] = Counter()
+        found = 1
+        while found:
+            batch, found = await self._database.write(partial(_remove_found, which, values))
+            removed += batch
+        return removed
 
     async def _evict(self, excess: int) -> Counter[str]:
         """Delete so many bytes, always the oldest records of the largest owner; return how many of each kind."""
@@ -172,8 +186,11 @@ class Maintenance:
                 *_, last = page
 
 
-async def _remove_older(made_before: int, tx: Transaction) -> tuple[Counter[str], int]:
-    return await _remove_some(await tx.rows(lambda *row: row, OLDER, made_before), STEP_BYTES, tx)
+async def _remove_found(which: str, values: Sequence[Value], tx: Transaction) -> tuple[Counter[str], int]:
+    """Delete a batch of what a statement finds; return how many of each kind, and whether it found any."""
+    found: list[tuple[str, str]] = await tx.rows(lambda *row: row, which, *values)
+    removed, _ = await _remove_some(found, STEP_BYTES, tx)
+    return removed, len(found)
 
 
 async def _oldest_of(owner: str, tx: Transaction) -> Sequence[tuple[str, str]]:
@@ -187,7 +204,8 @@ async def _remove_some(oldest: Sequence[tuple[str, str]], most: int, tx: Transac
     for kind, row_id in oldest:
         if freed >= most:
             break
-        count, size = await remove_step(tx, kind, row_id)
+        removing = remove_file_step(tx, row_id) if kind == "file" else remove_step(tx, kind, row_id)
+        count, size = await removing
         removed[kind] += count
         freed += size
     return removed, freed
@@ -199,15 +217,20 @@ async def _export_page(kind: str, last: str | int, tx: Transaction) -> dict[str 
     names = [column.rpartition(" ")[2] for column in columns]
     sql = f"SELECT {', '.join(columns)} FROM {kind}s WHERE id > $1 ORDER BY id LIMIT $2"
     page: dict[str | int, JsonObject] = {}
-    for row in await tx.rows(lambda *row: row, sql, last, PAGE):
+    for row in await tx.rows(lambda *row: row, sql, last, 1 if kind == "file" else PAGE):
         values = {
             name: DECODE[name](value) if name in DECODE else value for name, value in zip(names, row, strict=True)
         }
         page[row[0]] = {"kind": kind, **values}
+        if kind == "file":
+            content = b"".join(await tx.rows(bytes, PIECES, row[0]))
+            page[row[0]]["content"] = base64.b64encode(content).decode()
     if kind == "segment":
         items: dict[str | int, list[Json]] = {}
-        for segment, item_id, is_output, body in await tx.rows(lambda *row: row, ITEMS, list(page)):
+        for segment, item_id, is_output, body, seen in await tx.rows(lambda *row: row, ITEMS, list(page)):
             item = {"id": item_id, "output": is_output == 1, "body": msgspec.json.decode(body)}
+            if seen is not None:
+                item["seen"] = msgspec.json.decode(seen)
             items.setdefault(segment, []).append(item)
         return {number: {**record, "items": items.get(number, [])} for number, record in page.items()}
     return page

@@ -33,7 +33,10 @@ CONFLICTS = (
 FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 BUGS = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError)
 
-TABLES = ("segments", "items", "responses", "conversations", "chats", "chat_metadata", "chat_legs", "keys")
+TABLES = (
+    *("segments", "items", "responses", "conversations", "chats", "chat_metadata", "chat_legs", "keys"),
+    *("files", "file_pieces"),
+)
 
 
 class PostgresTransaction(Transaction):

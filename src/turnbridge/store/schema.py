@@ -126,7 +126,39 @@ VERSION_3 = (
     "INSERT INTO keys_version (version) VALUES (1)",
 )
 
-VERSIONS = (VERSION_1, VERSION_2, VERSION_3)
+VERSION_4 = (
+    # `bytes` is the length of the whole content, `size` what is stored of it: a large file is written and deleted piece
+    # by piece, and is invisible (`ready = 0`) meanwhile.
+    """
+    CREATE TABLE files (
+        number {key},
+        id TEXT NOT NULL UNIQUE,
+        owner TEXT NOT NULL,
+        created_at BIGINT NOT NULL,
+        expires_at BIGINT NOT NULL,
+        purpose TEXT NOT NULL,
+        filename TEXT NOT NULL,
+        mime_type TEXT,
+        bytes BIGINT NOT NULL,
+        size BIGINT NOT NULL,
+        ready SMALLINT NOT NULL
+    )
+    """,
+    "CREATE INDEX files_by_owner ON files (owner, number)",
+    "CREATE INDEX files_by_age ON files (created_at, size)",
+    "CREATE INDEX files_by_expiry ON files (expires_at)",
+    """
+    CREATE TABLE file_pieces (
+        file BIGINT NOT NULL REFERENCES files (number) ON DELETE CASCADE,
+        position BIGINT NOT NULL,
+        body {bytes} NOT NULL,
+        PRIMARY KEY (file, position)
+    )
+    """,
+    "ALTER TABLE items ADD COLUMN seen {bytes}",
+)
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:

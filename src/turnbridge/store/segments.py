@@ -1,6 +1,7 @@
 """Segments and their items: adding them, reading a history, and deleting unreferenced segments."""
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,8 +23,14 @@ INPUTS = "(chain.depth > 0 OR items.is_output = 0)"
 OLDEST_FIRST = "chain.depth DESC, items.position"
 NEWEST_FIRST = "chain.depth, items.position DESC"
 ADD_ITEM = """
-    INSERT INTO items (segment, position, is_output, owner, id, call_id, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
+    INSERT INTO items (segment, position, is_output, owner, id, call_id, body, seen)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
+# An id may occur more than once, for different items.
+ADD_SEEN = """
+    UPDATE items SET seen = $4 WHERE owner = $1 AND id = $2 AND body = $3 AND seen IS NULL RETURNING segment
+"""
+GROW = "UPDATE segments SET size = size + $2 WHERE id = $1"
 # Nothing can refer to a segment while its row is locked, so it stays unreferenced until it is deleted.
 LOCK = "SELECT id FROM segments WHERE id = ANY($1) ORDER BY id FOR UPDATE"
 DELETE_UNREFERENCED = """
@@ -53,11 +60,15 @@ def decoded(body: bytes) -> JsonObject:
     return msgspec.json.decode(body, type=JsonObject)
 
 
-def _kept_item(item_id: str, body: bytes) -> KeptItem:
+def kept_item(item_id: str, body: bytes, seen: bytes | None = None) -> KeptItem:
     """Return a stored item. An id that `storable_text` has changed is read from the item itself."""
     item = decoded(body)
     own = item.get("id")
-    return KeptItem(id=own if isinstance(own, str) and storable_text(own) == item_id else item_id, body=item)
+    return KeptItem(
+        id=own if isinstance(own, str) and storable_text(own) == item_id else item_id,
+        body=item,
+        seen=None if seen is None else decoded(seen),
+    )
 
 
 async def add_segment(
@@ -65,7 +76,7 @@ async def add_segment(
 ) -> int | None:
     """Add a segment and return its id; None if this owner has no such parent."""
     items = _rows(owner, inputs, 0, 0) + _rows(owner, outputs, len(inputs), 1)
-    size = sum(len(row[-1]) for row in items)
+    size = sum(map(_size, items))
     if parent is None:
         added = await tx.row(int, "INSERT INTO segments (owner, size) VALUES ($1, $2) RETURNING id", owner, size)
     else:
@@ -86,18 +97,24 @@ async def add_outputs(tx: Transaction, owner: str, segment: int, outputs: Sequen
     count = await tx.row(int, "SELECT coalesce(max(position) + 1, 0) FROM items WHERE segment = $1", segment)
     rows = _rows(owner, outputs, count or 0, 1)
     await tx.execute_each(ADD_ITEM, [(segment, *row) for row in rows])
-    size = sum(len(row[-1]) for row in rows)
-    await tx.execute("UPDATE segments SET size = size + $2 WHERE id = $1", segment, size)
+    await tx.execute(GROW, segment, sum(map(_size, rows)))
+
+
+async def add_seen(tx: Transaction, owner: str, item: KeptItem) -> None:
+    """Add what the model saw to the stored items with the same id and body."""
+    body, seen = msgspec.json.encode(item.body), msgspec.json.encode(item.seen)
+    for segment in await tx.rows(int, ADD_SEEN, owner, item.id, body, seen):
+        await tx.execute(GROW, segment, len(seen))
 
 
 async def history(tx: Transaction, segment: int) -> History:
     """Return the items up to the end of a segment; `outputs` are those of this segment only."""
-    columns = "chain.depth = 0 AND items.is_output = 1, items.id, items.body"
+    columns = "chain.depth = 0 AND items.is_output = 1, items.id, items.body, items.seen"
     sql = f"{CHAIN} SELECT {columns} FROM {CHAIN_ITEMS} ORDER BY {OLDEST_FIRST}"
     inputs: list[KeptItem] = []
     outputs: list[KeptItem] = []
-    for is_last_output, item_id, body in await tx.rows(lambda *row: row, sql, segment):
-        (outputs if is_last_output else inputs).append(_kept_item(item_id, body))
+    for is_last_output, *item in await tx.rows(lambda *row: row, sql, segment):
+        (outputs if is_last_output else inputs).append(kept_item(*item))
     return History(segment=segment, inputs=tuple(inputs), outputs=tuple(outputs))
 
 
@@ -124,19 +141,19 @@ async def items_page(tx: Transaction, segment: int, owner: str, query: ItemQuery
         FROM ({places}) AS chain JOIN items ON items.segment = chain.segment AND items.position = chain.position
         ORDER BY {order}
     """
-    found = await tx.rows(_kept_item, sql, *values)
+    found = await tx.rows(kept_item, sql, *values)
     return ItemPage(items=tuple(found[: query.limit]), has_more=len(found) > query.limit)
 
 
 async def latest_item(tx: Transaction, segment: int, owner: str, item_id: str) -> KeptItem | None:
     """Return the latest item with that id up to the end of a segment."""
     sql = f"{CHAIN} SELECT items.id, items.body FROM {CHAIN_ITEMS} WHERE {HAS_ID} ORDER BY {NEWEST_FIRST} LIMIT 1"
-    return await tx.row(_kept_item, sql, segment, owner, item_id)
+    return await tx.row(kept_item, sql, segment, owner, item_id)
 
 
 async def outputs_of(tx: Transaction, segment: int) -> list[KeptItem]:
     sql = "SELECT id, body FROM items WHERE segment = $1 AND is_output = 1 ORDER BY position"
-    return await tx.rows(_kept_item, sql, segment)
+    return await tx.rows(kept_item, sql, segment)
 
 
 async def remove_step(tx: Transaction, kind: str, row_id: str) -> tuple[int, int]:
@@ -168,13 +185,27 @@ async def remove_step(tx: Transaction, kind: str, row_id: str) -> tuple[int, int
     return len(sizes), freed + sum(sizes)
 
 
-def _rows(
-    owner: str, items: Sequence[KeptItem], first: int, is_output: int
-) -> list[tuple[int, int, str, str, str | None, bytes]]:
+ItemRow: TypeAlias = tuple[int, int, str, str, str | None, bytes, bytes | None]
+
+
+def _rows(owner: str, items: Sequence[KeptItem], first: int, is_output: int) -> list[ItemRow]:
     return [
-        (position, is_output, owner, item.id, _call_id(item), msgspec.json.encode(item.body))
+        (
+            position,
+            is_output,
+            owner,
+            item.id,
+            _call_id(item),
+            msgspec.json.encode(item.body),
+            None if item.seen is None else msgspec.json.encode(item.seen),
+        )
         for position, item in enumerate(items, first)
     ]
+
+
+def _size(row: ItemRow) -> int:
+    *_, body, seen = row
+    return len(body) + len(seen or b"")
 
 
 def _call_id(item: KeptItem) -> str | None:

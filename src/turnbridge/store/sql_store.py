@@ -1,4 +1,4 @@
-"""The store in a SQL database: responses and conversations; `chats.py`, `keys.py` and `maintenance.py` have the rest.
+"""The store in a SQL database: responses and conversations; the modules of the other kinds have the rest.
 
 A response or conversation points at the last segment of its history. A running response is leased by the gateway that
 runs it.
@@ -31,6 +31,7 @@ from turnbridge.store.database import (
     UnboundedDatabase,
     storable_text,
 )
+from turnbridge.store.files import Files
 from turnbridge.store.keys import ClientKeys
 from turnbridge.store.maintenance import IS_RUNNING, Maintenance
 from turnbridge.store.schema import open_database
@@ -66,11 +67,12 @@ SET_HEAD = "UPDATE conversations SET head = $2 WHERE id = $1"
 HIDE_CONVERSATION = "UPDATE conversations SET owner = '', changed_at = 0"
 DELETE_ITEM = f"""
     {segments.CHAIN}
-    DELETE FROM items WHERE id = $2 AND segment IN (SELECT id FROM chain) RETURNING segment, length(body)
+    DELETE FROM items WHERE id = $2 AND segment IN (SELECT id FROM chain)
+    RETURNING segment, length(body) + coalesce(length(seen), 0)
 """
 
 
-class SqlStore(Chats, ClientKeys, Maintenance):
+class SqlStore(Chats, Files, ClientKeys, Maintenance):
     """The engine's `Store` and `KeyStore`, and their maintenance."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
@@ -163,10 +165,21 @@ class SqlStore(Chats, ClientKeys, Maintenance):
     async def response_outputs(self, owner: str, response_id: str) -> Sequence[KeptItem]:
         return await self._read_segment(SEGMENT, response_id, owner, segments.outputs_of) or []
 
-    async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, JsonObject]:
-        sql = "SELECT id, body FROM items WHERE owner = $1 AND id = ANY($2) ORDER BY segment, position"
-        found = dict(await self._database.read(lambda tx: tx.rows(_with_body, sql, owner, ids)))
+    async def items(self, owner: str, ids: Sequence[str]) -> Mapping[str, KeptItem]:
+        sql = "SELECT id, body, seen FROM items WHERE owner = $1 AND id = ANY($2) ORDER BY segment, position"
+
+        def by_id(item_id: str, *columns: bytes) -> tuple[str, KeptItem]:
+            return item_id, segments.kept_item(item_id, *columns)
+
+        found = dict(await self._database.read(lambda tx: tx.rows(by_id, sql, owner, ids)))
         return {item_id: found[storable_text(item_id)] for item_id in ids if storable_text(item_id) in found}
+
+    async def keep_seen(self, owner: str, items: Sequence[KeptItem]) -> None:
+        async def add(tx: Transaction) -> None:
+            for item in items:
+                await segments.add_seen(tx, owner, item)
+
+        await self._database.write(add)
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
         sql = """

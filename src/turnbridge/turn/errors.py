@@ -189,6 +189,15 @@ class InternalFault(GatewayError):
     code = "internal_error"
 
 
+def unknown_file(file_id: str, param: str) -> NotFound:
+    """Return the refusal of a part that names an uploaded file which its client does not have."""
+    return NotFound(
+        f"No such file: '{file_id}'. It was not uploaded with this key, was deleted, or has expired. Upload it again.",
+        code="file_not_found",
+        param=f"{param}.file_id",
+    )
+
+
 def without_frames(error: E) -> E:
     """Return an error, and those that led to it, without the frames that they passed through.
 

@@ -6,7 +6,7 @@ equal if the model sees no difference: ids and places in the request do not coun
 Each delta of a turn creates a value. A frozen dataclass takes 0.4 µs to create and 5 to copy, a `Struct` a fifth of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, json, structs
@@ -59,21 +59,23 @@ class TextPart(Struct, frozen=True, kw_only=True):
 
 
 class ImagePart(ModelVisible, frozen=True, kw_only=True):
-    """An image, by data URL, or by https URL until it is fetched."""
+    """An image, by data URL; until it is loaded, by https URL or by the id of an uploaded file."""
 
-    url: str
+    url: str = ""
+    file_id: str | None = None
     detail: str | None = None
     param: str
     """Where the client wrote it, such as `input[0].content[1]`, so that an error can name it."""
 
 
 class FilePart(ModelVisible, frozen=True, kw_only=True):
-    """A file that is converted to text before the turn starts; exactly one of `data` and `url` is set."""
+    """A file that is converted to text before the turn starts; one of `data`, `url` and `file_id` is set."""
 
     filename: str | None
-    mime_type: str | None
+    mime_type: str | None = None
     data: bytes | None = None
     url: str | None = None
+    file_id: str | None = None
     param: str
 
 
@@ -170,6 +172,13 @@ def is_models(item: Item) -> bool:
     if isinstance(item, RawItem):
         return item.item.get("type") in MODELS_OWN
     return isinstance(item, Reasoning | FunctionCall)
+
+
+def media_parts(items: Iterable[Item]) -> Iterator[ImagePart | FilePart]:
+    """Yield the images and files in messages and outputs."""
+    for item in items:
+        parts = item.parts if isinstance(item, Message) else item.output if isinstance(item, FunctionCallOutput) else ()
+        yield from (part for part in parts if isinstance(part, ImagePart | FilePart))
 
 
 canonical_json: Callable[[object], bytes] = json.Encoder(order="deterministic").encode

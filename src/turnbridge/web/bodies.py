@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
@@ -35,6 +35,17 @@ T = TypeVar("T")
 
 # One for all: each step of another one would keep the interpreter's lock from the event loop for longer.
 _thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+
+
+class BodyLimit(NamedTuple):
+    """The size of the largest body, and what a client is told that sends a larger one."""
+
+    size: int
+    message: str
+
+    def exceeded(self) -> RequestTooLarge:
+        """Return the refusal of a larger body."""
+        return RequestTooLarge(self.message)
 
 
 class Upload:
@@ -108,10 +119,19 @@ class Bodies:
     def __init__(self, limit_bytes: int, *, most_bytes: int = MOST_BYTES) -> None:
         """`limit_bytes` is the size of the largest body; `most_bytes` that of all together that are on their way."""
         self.limit_bytes = limit_bytes
+        self._limit = BodyLimit(
+            limit_bytes,
+            f"The request body is larger than the {limit_bytes / BYTES_PER_MB:g} MB that this server takes. "
+            "Send less, or raise PROXY_MAX_BODY_MB on the server.",
+        )
         self._uploads = Uploads(most_bytes)
 
-    async def read(self, scope: Scope, receive: Receive) -> bytes:
-        """Return the request's body; raise Starlette's `ClientDisconnect` if the client leaves before its end."""
+    async def read(self, scope: Scope, receive: Receive, limit: BodyLimit | None = None) -> bytes:
+        """Return the request's body; raise Starlette's `ClientDisconnect` if the client leaves before its end.
+
+        `limit` is that of a route which does not have the common one.
+        """
+        limit = limit or self._limit
         encoding = (header_value(scope, b"content-encoding") or b"identity").decode("latin-1").strip().lower()
         if encoding != "identity":
             raise InvalidRequest(
@@ -119,11 +139,11 @@ class Bodies:
                 code="unsupported_content_encoding",
             )
         announced = header_value(scope, b"content-length") or b""
-        if announced.isdigit() and int(announced) > self.limit_bytes:
-            raise self._too_large()
-        return b"".join(await self._chunks(context_of(scope), receive))
+        if announced.isdigit() and int(announced) > limit.size:
+            raise limit.exceeded()
+        return b"".join(await self._chunks(context_of(scope), receive, limit))
 
-    async def _chunks(self, context: RequestContext, receive: Receive) -> list[bytes]:
+    async def _chunks(self, context: RequestContext, receive: Receive, limit: BodyLimit) -> list[bytes]:
         """Return the pieces of a body; refuse one that stops coming, however slowly it came before."""
         chunks: list[bytes] = []
         size = 0
@@ -136,8 +156,8 @@ class Bodies:
                         raise ClientDisconnect
                     chunk: bytes = message.get("body", b"")
                     size += len(chunk)
-                    if size > self.limit_bytes:
-                        raise self._too_large()
+                    if size > limit.size:
+                        raise limit.exceeded()
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         return chunks
@@ -153,12 +173,6 @@ class Bodies:
         finally:
             if upload is not None:
                 self._uploads.end(upload)
-
-    def _too_large(self) -> RequestTooLarge:
-        return RequestTooLarge(
-            f"The request body is larger than the {self.limit_bytes / BYTES_PER_MB:g} MB that this server takes. "
-            "Send less, or raise PROXY_MAX_BODY_MB on the server."
-        )
 
 
 async def beside(work: Callable[[], T], *, large: bool) -> T:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -45,7 +45,7 @@ from turnbridge.store.schema import store_url
 from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.events import TurnCompleted, TurnEvent, TurnServed, Usage
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import JsonObject, Part
 from turnbridge.web.answer import Followed
 from turnbridge.web.middleware.observability import CONTEXT_KEY, RequestContext
 
@@ -142,6 +142,8 @@ async def never() -> AsyncGenerator[Sequence[TurnEvent], None]:
 class Idle:
     """Runs turns in which nothing happens."""
 
+    linked: ClassVar[dict[str, Part]] = {}
+
     def events(self) -> AsyncGenerator[Sequence[TurnEvent], None]:
         return never()
 
@@ -165,6 +167,8 @@ async def test_a_run_that_is_ended_at_any_moment_is_kept_so(
 
 class Answering:
     """Runs turns that are answered at once or fail; without a fidelity, before they begin."""
+
+    linked: ClassVar[dict[str, Part]] = {}
 
     def __init__(self, error: Exception | None = None, *, fidelity: str | None = "exact") -> None:
         self._error = error

@@ -107,6 +107,18 @@ ANSWERS: dict[str, JsonObject] = {
         "A conversation.",
         {"id": TEXT, "object": constant("conversation"), "created_at": NUMBER, "metadata": ANY_OBJECT},
     ),
+    "File": an_object(
+        "An uploaded file.",
+        {
+            "id": TEXT,
+            "object": constant("file"),
+            "bytes": NUMBER,
+            "created_at": NUMBER,
+            "expires_at": NUMBER,
+            "filename": TEXT,
+            "purpose": one_of("assistants", "user_data", "vision"),
+        },
+    ),
     "Deleted": an_object("A deletion.", {"id": TEXT, "object": TEXT, "deleted": {"type": "boolean", "const": True}}),
     "Message": an_object(
         "An answer of the Messages API.",
@@ -129,6 +141,7 @@ ANSWERS: dict[str, JsonObject] = {
     "AnthropicModelList": an_object("The models.", {"data": array(ref("AnthropicModel")), "has_more": FLAG}),
     "ChatCompletionList": a_page("chat completions", ref("ChatCompletion")),
     "ChatMessageList": a_page("messages", ref("ChatMessageShown")),
+    "FileList": a_page("files", ref("File")),
     "ItemList": a_page("items", ref("Item")),
     "Alive": an_object("The gateway runs.", {"status": constant("ok")}),
     "Ready": an_object("Turns can be run.", {"status": constant("ready"), "fidelity": TEXT}),

@@ -53,6 +53,8 @@ class Operation:
     or_error: str | None = None
     """The schema of what it says besides errors if it cannot answer."""
     body: type[msgspec.Struct] | None = None
+    form: JsonObject | None = None
+    """The schema of its body, if that is a form."""
     example: JsonObject | None = None
     needs_body: bool = True
     required: tuple[str, ...] = ()
@@ -60,6 +62,8 @@ class Operation:
     streams: bool = False
     plain: bool = False
     """Whether its answer is a text."""
+    binary: bool = False
+    """Whether its answer is bytes."""
     query: Mapping[str, JsonObject] | None = None
     gives: str | None = None
     """The parameter of other routes that the id of its answer is."""
@@ -69,7 +73,18 @@ class Operation:
 
 
 CHAT, RESPONSES, MESSAGES = "Chat Completions", "Responses", "Messages (Anthropic)"
-CONVERSATIONS, MODELS, GATEWAY = "Conversations", "Models", "Gateway"
+CONVERSATIONS, FILES, MODELS, GATEWAY = "Conversations", "Files", "Models", "Gateway"
+
+UPLOAD: JsonObject = {
+    "type": "object",
+    "properties": {
+        "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+        "purpose": one_of("assistants", "user_data", "vision"),
+        "expires_after[anchor]": one_of("created_at"),
+        "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2_592_000},
+    },
+    "required": ["file", "purpose"],
+}
 
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/v1/chat/completions"): Operation(
@@ -166,6 +181,20 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ),
     ("DELETE", "/v1/conversations/{conversation_id}/items/{item_id}"): Operation(
         summary="Delete an item of a conversation.", tag=CONVERSATIONS, answer="Conversation"
+    ),
+    ("POST", "/v1/files"): Operation(
+        summary="Upload a file (docs/files.md).", tag=FILES, answer="File", form=UPLOAD, gives="file_id"
+    ),
+    ("GET", "/v1/files"): Operation(
+        summary="List uploaded files.",
+        tag=FILES,
+        answer="FileList",
+        query={**PAGE, "limit": {"type": "integer", "minimum": 1, "maximum": 10_000}, "purpose": TEXT},
+    ),
+    ("GET", "/v1/files/{file_id}"): Operation(summary="Describe an uploaded file.", tag=FILES, answer="File"),
+    ("DELETE", "/v1/files/{file_id}"): Operation(summary="Delete an uploaded file.", tag=FILES, answer="Deleted"),
+    ("GET", "/v1/files/{file_id}/content"): Operation(
+        summary="Return the content of an uploaded file.", tag=FILES, binary=True
     ),
     ("POST", "/v1/messages"): Operation(
         summary="Create a message.",
@@ -265,6 +294,8 @@ def _operation(method: str, path: str, operation: Operation) -> JsonObject:
         described["security"] = []
     elif anthropic:
         described["security"] = [{"bearer": []}, {"x-api-key": []}]
+    if operation.form is not None:
+        described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": operation.form}}}
     if operation.body is not None:
         schema: JsonObject = ref(operation.body.__name__)
         if operation.required:
@@ -287,6 +318,8 @@ def _responses(method: str, operation: Operation, error: str) -> JsonObject:
     if operation.plain:
         content["text/plain"] = {}
         content["application/openmetrics-text"] = {}
+    if operation.binary:
+        content["application/octet-stream"] = {}
     if operation.streams:
         # The events of a stream are described where they come from: in the API's own documentation.
         content["text/event-stream"] = {}

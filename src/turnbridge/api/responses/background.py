@@ -59,6 +59,7 @@ class BackgroundRun:
         self.client = client
         self.past = past
         self.encoder = encoder
+        self.inputs = named(past.inputs, past.seen)
         self.log = FrameLog()
         self.unwanted = False
         """Whether its client has cancelled it."""
@@ -109,6 +110,12 @@ class BackgroundRun:
             log.error("unexpected_fault", response=self.id, exc_info=raised)
             error = InternalFault("The gateway failed while it made this response; its log has the details.")
         self.log.add(self.encoder.frames(0, [TurnFailed(error)]))
+
+    def newly_seen(self) -> list[KeptItem]:
+        """Return the items whose links were loaded for this response."""
+        linked = self.run.linked
+        inputs = self.past.inputs_seen(linked).items() if linked else ()
+        return [*(replace(self.inputs[index], seen=seen) for index, seen in inputs), *self.past.history_seen(linked)]
 
     def end(self) -> None:
         """Let the readers know how it ended, unless they do: who has heard it may ask for the response at once."""
@@ -166,7 +173,7 @@ class BackgroundRuns:
             raise _not_kept_yet("Too many background responses wait for the store, which cannot be used now.")
         begun = BackgroundRun(run, past, encoder, client)
         await self._state.store.add_response(
-            record_of(past, encoder), continues=past.segment, inputs=named(past.inputs), lease_s=LEASE_S
+            record_of(past, encoder), continues=past.segment, inputs=begun.inputs, lease_s=LEASE_S
         )
         self._runs[begun.id] = begun
         begun.begin(partial(self._end, begun))
@@ -270,6 +277,8 @@ class BackgroundRuns:
         """Store the end of a response and report it; return why that failed, if it did."""
         store = self._state.store
         try:
+            if seen := run.newly_seen():
+                await store.keep_seen(run.past.owner, seen)
             if not await store.finish_response(
                 record, outputs=outputs, events=events, conversation=grown(run.past, run.encoder)
             ):

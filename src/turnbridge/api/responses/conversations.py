@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnbridge.api.generation import Generation
-from turnbridge.api.responses.decode import decode_items, ids_to_look_up, resolve_references
+from turnbridge.api.responses.decode import decode_items
 from turnbridge.api.responses.routes import items_listed, items_shown
-from turnbridge.api.responses.state import named
+from turnbridge.api.responses.state import named, resolved
 from turnbridge.api.shared.pagination import deleted, page, page_query
 from turnbridge.api.shared.parameters import check_metadata
 from turnbridge.api.shared.validation import convert, empty_array, invalid, missing
@@ -137,10 +137,9 @@ class Conversations:
         if len(given) > MAX_ITEMS_AT_ONCE:
             what = f"array too long. Expected at most {MAX_ITEMS_AT_ONCE} items, but got {len(given)}."
             raise invalid("items", what, code="array_above_max_length")
-        if ids := ids_to_look_up(given):
-            given = resolve_references(given, await self._state.store.items(owner, ids), param="items")
-        await beside(partial(decode_items, given, param="items"), large=True)
-        return named(given)
+        items, seen = await resolved(self._state, owner, given, param="items")
+        await beside(partial(decode_items, items, param="items"), large=True)
+        return named(items, seen)
 
     async def _record(self, request: Request) -> ConversationRecord:
         owner, conversation_id = _asked(request)

@@ -37,6 +37,7 @@ from turnbridge.engine.records import (
     KeptItem,
     ResponseRecord,
 )
+from turnbridge.engine.run import Run
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.events import TurnCompleted, Usage
 from turnbridge.turn.items import Json, JsonObject, replace
@@ -90,12 +91,12 @@ class Responses:
             request, body, large=large, needs_input=generates, remembered=remembered
         )
         encoder = _encoder(decoded, settled, stored=past.keep)
-        finish = partial(self._finish, socket, past, encoder)
         if not generates:
-            return await _warmed_up(encoder, finish)
+            return await _warmed_up(encoder, partial(self._finish, socket, past, encoder))
         run = generation.run(request, settled, encoder)
         if socket is not None:
             socket.steering.begin(socket.lane, encoder.response_id, body, run.cut)
+        finish = partial(self._finish, socket, past, encoder, run)
         if past.background:
             begun = await self._background.start(run, past, encoder, caller(request.scope))
             headers = {FIDELITY_HEADER: generation.backend.fidelity(), **settled.headers}
@@ -129,7 +130,7 @@ class Responses:
         asked, unknown = await beside(partial(parse, body), large=large)
         past = await recall(self._state, client_of(request.scope), asked, remembered)
         large = large or bool(past.history)
-        decoding = partial(decode, asked, unknown, past.inputs, past.history, needs_input=needs_input)
+        decoding = partial(decode, asked, unknown, past.shown_inputs, past.history, needs_input=needs_input)
         decoded = await beside(decoding, large=large)
         turn = replace(decoded.turn, large=large)
         if generation.rules.omit_response_tools and turn.spec.tools:
@@ -145,10 +146,12 @@ class Responses:
         )
         return past, decoded, settled
 
-    async def _finish(self, socket: SocketRequest | None, past: Past, encoder: ResponseEncoder) -> None:
+    async def _finish(
+        self, socket: SocketRequest | None, past: Past, encoder: ResponseEncoder, run: Run | None = None
+    ) -> None:
         """Store a finished response; one that is not stored is remembered by its WebSocket."""
         if past.keep:
-            await keep(self._state, past, encoder)
+            await keep(self._state, past, encoder, {} if run is None else run.linked)
         if socket is not None:
             await socket.remember(past, encoder)
 

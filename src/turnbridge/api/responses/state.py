@@ -1,20 +1,21 @@
 """The history that a Responses request continues, and storing its answer."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import structlog
 
 from turnbridge.api.generation import NOTHING_KEPT, State
 from turnbridge.api.responses import schema
-from turnbridge.api.responses.decode import ids_to_look_up, input_items, item_type, resolve_references
+from turnbridge.api.responses.decode import REFERENCE, ids_to_look_up, input_items, item_type, resolve_references
 from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.seen import seen_items
 from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import JsonObject, Part
 from turnbridge.web.bodies import beside
 from turnbridge.web.http import new_id
 
@@ -53,6 +54,10 @@ class Past:
     history: tuple[JsonObject, ...] = ()
     inputs: tuple[JsonObject, ...] = ()
     """The request's own input as items, with every reference resolved."""
+    seen: Mapping[int, JsonObject] = field(default_factory=dict)
+    """Those of the input that refer to a stored item with links, as the model saw them, by their number."""
+    stored: tuple[KeptItem, ...] = ()
+    """The history as the store has it."""
     segment: int | None = None
     """The last segment of that history."""
     unstored: tuple[JsonObject, ...] = ()
@@ -60,6 +65,38 @@ class Past:
     conversation: str | None = None
     keep: bool
     background: bool
+
+    @property
+    def shown_inputs(self) -> list[JsonObject]:
+        """Return the input as the model is to see it."""
+        return [self.seen.get(index, item) for index, item in enumerate(self.inputs)]
+
+    def inputs_seen(self, linked: Mapping[str, Part]) -> dict[int, JsonObject]:
+        """Return the inputs with links as the model saw them, by their number."""
+        return {**self.seen, **seen_items(self.shown_inputs, "input", linked)}
+
+    def history_seen(self, linked: Mapping[str, Part]) -> list[KeptItem]:
+        """Return the stored items whose links were loaded for the first time."""
+        found = seen_items(self.history, "history", linked) if self.stored else {}
+        return [replace(self.stored[index], seen=seen) for index, seen in found.items()]
+
+
+class Resolved(NamedTuple):
+    """Items with their references resolved, and those of them with links as the model saw them, by their number."""
+
+    items: list[JsonObject]
+    seen: dict[int, JsonObject]
+
+
+async def resolved(state: State, owner: str, given: Sequence[JsonObject], *, param: str = "input") -> Resolved:
+    """Return items with their references resolved from the store; `param` is their place in errors."""
+    ids = ids_to_look_up(given)
+    if not ids:
+        return Resolved([*given], {})
+    found = await state.store.items(owner, ids) if state.on else {}
+    items = resolve_references(given, {item_id: item.body for item_id, item in found.items()}, param=param)
+    referred = {index: found[str(item["id"])].seen for index, item in enumerate(given) if item_type(item) == REFERENCE}
+    return Resolved(items, {index: seen for index, seen in referred.items() if seen is not None})
 
 
 async def recall(
@@ -72,24 +109,24 @@ async def recall(
 
     `remembered` has the conversations up to responses that are not stored.
     """
-    inputs = input_items(wanted.input)
-    if ids := ids_to_look_up(inputs):
-        inputs = resolve_references(inputs, await state.store.items(client, ids) if state.on else {})
-    history: tuple[JsonObject, ...] = ()
+    inputs, seen = await resolved(state, client, input_items(wanted.input))
+    stored: tuple[KeptItem, ...] = ()
     segment: int | None = None
     unstored: tuple[JsonObject, ...] = ()
     if wanted.previous_response_id and (known := remembered(wanted.previous_response_id)) is not None:
-        history = unstored = known
+        unstored = known
     elif wanted.previous_response_id:
-        history, segment = await _after_response(state, client, wanted.previous_response_id)
+        stored, segment = await _after_response(state, client, wanted.previous_response_id)
     elif wanted.conversation_id is not None:
-        history, segment = await _in_conversation(state, client, wanted.conversation_id)
+        stored, segment = await _in_conversation(state, client, wanted.conversation_id)
     if wanted.background and not state.on:
         raise InvalidRequest(NOTHING_KEPT, code="nothing_is_stored", param="background")
     return Past(
         owner=client,
-        history=history,
+        history=unstored or tuple(item.shown for item in stored),
         inputs=tuple(inputs),
+        seen=seen,
+        stored=stored,
         segment=segment,
         unstored=unstored,
         conversation=wanted.conversation_id,
@@ -98,7 +135,7 @@ async def recall(
     )
 
 
-async def _after_response(state: State, owner: str, response_id: str) -> tuple[tuple[JsonObject, ...], int]:
+async def _after_response(state: State, owner: str, response_id: str) -> tuple[tuple[KeptItem, ...], int]:
     history = await state.store.response_history(owner, response_id) if state.on else None
     if history is None:
         raise InvalidRequest(
@@ -114,26 +151,30 @@ async def _after_response(state: State, owner: str, response_id: str) -> tuple[t
                 code="previous_response_in_progress",
                 param="previous_response_id",
             )
-    return tuple(item.body for item in (*history.inputs, *history.outputs)), history.segment
+    return (*history.inputs, *history.outputs), history.segment
 
 
-async def _in_conversation(state: State, owner: str, conversation: str) -> tuple[tuple[JsonObject, ...], int]:
+async def _in_conversation(state: State, owner: str, conversation: str) -> tuple[tuple[KeptItem, ...], int]:
     history = await state.store.conversation_history(owner, conversation) if state.on else None
     if history is None:
         raise NotFound(_not_found(state, f"Conversation with id '{conversation}'"), param="conversation")
-    return tuple(item.body for item in history.inputs), history.segment
+    return history.inputs, history.segment
 
 
 def _not_found(state: State, what: str) -> str:
     return f"{what} not found." if state.on else f"{what} not found. {NOTHING_KEPT}"
 
 
-async def keep(state: State, past: Past, encoder: ResponseEncoder) -> None:
-    """Store a finished response; if that fails, the answer says `store: false`."""
+async def keep(state: State, past: Past, encoder: ResponseEncoder, linked: Mapping[str, Part]) -> None:
+    """Store a finished response; if that fails, the answer says `store: false`.
+
+    `linked` is what the links of its request have become.
+    """
     record = record_of(past, encoder)
+    new, before = (*past.unstored, *past.inputs), len(past.unstored)
+    seen = {before + index: item for index, item in past.inputs_seen(linked).items()}
     # New ids for thousands of items take some ten milliseconds.
-    new = (*past.unstored, *past.inputs)
-    inputs = await beside(partial(named, new), large=len(new) > MANY_ITEMS)
+    inputs = await beside(partial(named, new, seen), large=len(new) > MANY_ITEMS)
     try:
         # Not cancelled by a client that disconnects at this moment.
         await asyncio.shield(
@@ -145,14 +186,17 @@ async def keep(state: State, past: Past, encoder: ResponseEncoder) -> None:
                 conversation=grown(past, encoder),
             )
         )
+        if history := past.history_seen(linked):
+            await state.store.keep_seen(past.owner, history)
     except GatewayError as error:
         log.error("response_not_kept", response=record.id, reason=error.message)
         encoder.mark_unstored()
 
 
-def named(items: Sequence[JsonObject]) -> list[KeptItem]:
-    """Return items with ids: their own, or new ones."""
-    return [KeptItem(id=_id_of(item), body=item) for item in items]
+def named(items: Sequence[JsonObject], seen: Mapping[int, JsonObject] | None = None) -> list[KeptItem]:
+    """Return items with ids: their own, or new ones; `seen` has some as the model saw them, by their number."""
+    forms = seen or {}
+    return [KeptItem(id=_id_of(item), body=item, seen=forms.get(index)) for index, item in enumerate(items)]
 
 
 def _id_of(item: JsonObject) -> str:

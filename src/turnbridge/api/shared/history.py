@@ -62,6 +62,7 @@ class FileSource(Struct):
     """A file, inline or by URL."""
 
     filename: str | None = None
+    file_id: str | None = None
     file_url: str | None = None
     file_data: str | None = None
 
@@ -126,15 +127,18 @@ class PartsDecoder:
         source = image.url if isinstance(image, ImageUrl) else image
         if isinstance(image, ImageUrl) and image.detail is not None:
             detail = image.detail
-        if source is None:
-            raise InvalidRequest(
-                "An image must be given by `image_url`: uploaded files (`file_id`) are not stored here.",
-                code="unsupported_image_source",
-                param=param,
-            )
         if detail is not None and detail not in CARRIED_DETAILS:
             self.ignored.append(f"{param}.detail")
             detail = None
+        if source is None and part.file_id:
+            check_length(part.file_id, MAX_NAME_CHARS, param=f"{param}.file_id")
+            return ImagePart(file_id=part.file_id, detail=detail, param=param)
+        if source is None:
+            raise InvalidRequest(
+                "An image must be given by `image_url`, or by the `file_id` of an uploaded file.",
+                code="unsupported_image_source",
+                param=param,
+            )
         if source[:5].lower() != "data:":
             check_length(source, MAX_URL_CHARS, param=param)
             return ImagePart(url=source, detail=detail, param=param)
@@ -154,14 +158,17 @@ def _text(text: str | None, param: str) -> TextPart:
 
 
 def _file(source: FileSource, param: str) -> FilePart:
-    filename, url = source.filename, source.file_url
+    filename, url, file_id = source.filename, source.file_url, source.file_id
     check_length(filename or "", MAX_NAME_CHARS, param=f"{param}.filename")
     if url is not None:
         check_length(url, MAX_URL_CHARS, param=param)
         return FilePart(filename=filename, mime_type=None, url=url, param=param)
+    if source.file_data is None and file_id:
+        check_length(file_id, MAX_NAME_CHARS, param=f"{param}.file_id")
+        return FilePart(filename=filename, file_id=file_id, param=param)
     if source.file_data is None:
         raise InvalidRequest(
-            "A file must be given by `file_data` or `file_url`: uploaded files (`file_id`) are not stored here.",
+            "A file must be given by `file_data`, `file_url`, or the `file_id` of an uploaded file.",
             code="unsupported_file_source",
             param=param,
         )

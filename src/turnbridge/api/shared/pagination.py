@@ -19,12 +19,14 @@ def query_number(given: str) -> int | None:
     return int(given) if given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS else None
 
 
-def page_query(parameters: Mapping[str, str], *, default_order: str = "desc") -> ItemQuery:
-    """Return the page that a query string asks for."""
-    given = parameters.get("limit", str(DEFAULT_LIMIT))
+def page_query(
+    parameters: Mapping[str, str], *, default_order: str = "desc", default: int = DEFAULT_LIMIT, most: int = MAX_LIMIT
+) -> ItemQuery:
+    """Return the page that a query string asks for; `default` and `most` are of its `limit`."""
+    given = parameters.get("limit", str(default))
     limit = query_number(given)
-    if limit is None or not 1 <= limit <= MAX_LIMIT:
-        raise invalid("limit", f"expected a number from 1 to {MAX_LIMIT}, but got '{given}'.")
+    if limit is None or not 1 <= limit <= most:
+        raise invalid("limit", f"expected a number from 1 to {most}, but got '{given}'.")
     order = one_of(parameters.get("order"), ("asc", "desc"), param="order") or default_order
     return ItemQuery(limit=limit, newest_first=order == "desc", after=parameters.get("after") or None)
 
