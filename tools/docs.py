@@ -28,7 +28,7 @@ from turnbridge.codex.process.home import KEPT_CONFIG_KEYS
 from turnbridge.codex.protocol import errors as codex_errors
 from turnbridge.settings.fields import Settings
 from turnbridge.settings.former import FORMER
-from turnbridge.turn.clients import Client
+from turnbridge.turn.clients import Client as Caller
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import Usage
 from turnbridge.web.middleware.observability import Metrics, RequestContext
@@ -139,7 +139,7 @@ def metrics() -> str:
     now, used = 0.0, Usage(input=1)
     request = RequestContext(request_id="", method="POST", route="", clock=float, started_at=now, status=200)
     request.usage, request.served_by, request.first_output_at = used, "fresh", now
-    request.client = Client(id="", name="")
+    request.client = Caller(id="", name="")
     for _ in range(2):
         shown.request_began()
     shown.request_ended(request, outcome="ok", ended_at=now)
