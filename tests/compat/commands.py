@@ -113,4 +113,10 @@ COMMANDS = (
         sentence="`turnbridge completion SHELL` makes bash, zsh and fish complete commands and options.",
         source=OURS,
     ),
+    Promise(
+        id="commands.service",
+        sentence="`turnbridge service install` writes and starts a service of this user, again without effect; never "
+        "for root unasked, never with a secret in its file. `remove` undoes it.",
+        source=OURS,
+    ),
 )

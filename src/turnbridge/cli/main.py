@@ -52,6 +52,9 @@ COMMANDS = {
         "Print the protocol as a Codex binary describes it, or what changed; exit status 1 if something did.",
     ),
     "serve": Entry("turnbridge.cli.serve", "Run the gateway."),
+    "service": Entry(
+        "turnbridge.cli.service", "Run the gateway as a service of this user: systemd on Linux, launchd on macOS."
+    ),
     "status": Entry(
         "turnbridge.cli.status",
         "Show the gateway, the account, and what to do next: as `turnbridge` without a command.",
