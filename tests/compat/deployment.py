@@ -26,6 +26,12 @@ DEPLOYMENT = (
         source=OURS,
     ),
     Promise(
+        id="deploy.store-copy",
+        sentence="`store copy` and `store import` move every row between SQLite and Postgres, resume after an "
+        "interruption, and never write over another store's entries.",
+        source=OURS,
+    ),
+    Promise(
         id="deploy.monitoring",
         sentence="Prometheus scrapes the gateway with the given file; dashboard and alerts use metrics that exist.",
         source=OURS,

@@ -1,11 +1,11 @@
 """`turnbridge store`: inspection and maintenance of the response store."""
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeVar
@@ -17,7 +17,8 @@ from click.exceptions import Exit
 
 from turnbridge.cli.console import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.settings.fields import Settings
-from turnbridge.store.schema import sqlite_file, store_url
+from turnbridge.store import copying
+from turnbridge.store.schema import SQLITE_SCHEME, open_database, sqlite_file, store_url
 from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import GatewayError
 
@@ -82,7 +83,7 @@ def export(*, out: Path | None) -> None:
     """Export all entries, one JSON object per line."""
 
     async def write(store: SqlStore) -> None:
-        with nullcontext(sys.stdout.buffer) if out is None else _private(out) as lines:
+        with contextlib.nullcontext(sys.stdout.buffer) if out is None else _private(out) as lines:
             async for line in store.export():
                 lines.write(msgspec.json.encode(line) + b"\n")
 
@@ -98,6 +99,56 @@ def vacuum() -> None:
     settings = usable_settings()
     _with_store(settings, lambda store: store.vacuum())
     click.echo(f"Done: {_where(settings)}")
+
+
+@store.command()
+@click.option("--to", "target", required=True, help="The other store: postgresql://…, or a file of SQLite.")
+def copy(*, target: str) -> None:
+    """Copy all entries to another, empty store: SQLite to Postgres, or back.
+
+    An interrupted copy is resumed by the same command. Stop the gateways that use either store meanwhile.
+    """
+    _copy(_url(usable_settings()), _as_url(target))
+
+
+@store.command("import")
+@click.argument("source")
+def import_(*, source: str) -> None:
+    """Copy all entries of another store (postgresql://…, or a file of SQLite) into the gateway's own, empty one.
+
+    An interrupted copy is resumed by the same command. Stop the gateways that use either store meanwhile.
+    """
+    _copy(_as_url(source), _url(usable_settings()))
+
+
+def _copy(source: str, target: str) -> None:
+    if source == target:
+        refuse("Source and target are the same store.")
+    file = sqlite_file(source)
+    if file is not None and not file.exists():
+        refuse(f"There is no file {file}.")
+
+    async def run() -> dict[str, int]:
+        async with contextlib.AsyncExitStack() as stack:
+            opened = []
+            for url in (source, target):
+                opened.append(await open_database(url))
+                stack.push_async_callback(opened[-1].aclose)
+            return await copying.copy(*opened, name=_location(source), tell=_tell)
+
+    try:
+        counts = asyncio.run(run())
+    except GatewayError as error:
+        refuse_store(error)
+    click.echo(f"Copied {sum(counts.values())} rows from {_location(source)} to {_location(target)}.")
+
+
+def _tell(table: str, count: int) -> None:
+    click.echo(f"{table}: {count}")
+
+
+def _as_url(given: str) -> str:
+    return given if "://" in given else f"{SQLITE_SCHEME}{Path(given).expanduser().absolute()}"
 
 
 def _url(settings: Settings) -> str:
@@ -143,11 +194,12 @@ def _where(settings: Settings) -> str:
 
 def store_location(settings: Settings) -> str:
     """Return the location of the store, without a password."""
-    file = sqlite_file(_url(settings))
-    if file is not None:
-        return str(file)
-    parts = urlsplit(_url(settings))
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return _location(_url(settings))
+
+
+def _location(url: str) -> str:
+    parts = urlsplit(url)
+    return str(sqlite_file(url) or f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 
 def _megabytes(size: int) -> str:

@@ -60,6 +60,8 @@ class Transaction(ABC):
     """The column types in the statements of `schema.py`."""
     before_migrating: ClassVar[tuple[str, ...]] = ()
     """Statements that serialise the migrations of several processes."""
+    number_on: ClassVar[str | None] = None
+    """The statement that lets a column be numbered on after the rows that are there; none where that is so anyway."""
 
     @abstractmethod
     async def fetch(self, sql: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
