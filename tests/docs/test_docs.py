@@ -45,6 +45,11 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert newest[1] == __version__ == metadata.version("turnbridge")
 
 
+def test_the_index_leads_to_every_page() -> None:
+    index = _text(DOCS / "index.md")
+    assert [page.name for page in DOCS.glob("*.md") if page.name != "index.md" and f"]({page.name})" not in index] == []
+
+
 def test_every_generated_part_is_up_to_date() -> None:
     stale = [page.name for page in PAGES if regenerated(_text(page)) != _text(page)]
     assert not stale, "Run: python -m tools.docs"
