@@ -207,6 +207,12 @@ TOOLS = (
         divergence="OpenAI keeps the model to the schema; Codex declares every function as not strict.",
     ),
     Promise(
+        id="tools.strict.default",
+        sentence="On Responses, a function without `strict` is strict if its schema is of the strict subset.",
+        source=FUNCTIONS,
+        divergence="OpenAI also rewrites other schemas into strict ones where it can; here they stay as sent.",
+    ),
+    Promise(
         id="tools.strict.failure",
         sentence="A strict call that stays wrong is a 422 `invalid_tool_arguments`.",
         source=OURS,

@@ -273,6 +273,58 @@ async def test_functions_that_are_not_strict_are_called_as_the_model_likes(bridg
     assert shown == {"text": "", "calls": [["call_wrong7", "weather", '{"city": 7}']]}
 
 
+UNSAID: list[JsonObject] = [{name: value for name, value in TOOLS[0].items() if name != "strict"}]
+
+
+@pytest.mark.promise("tools.strict.default")
+@WHOLE_AND_STREAMED
+async def test_on_responses_a_function_whose_schema_allows_it_is_strict_unless_it_says_otherwise(
+    bridge: Bridge, stream: bool
+) -> None:
+    bridge.script(answer(wrong(7)), answer(ROME))
+    shown, _ = await ask(bridge, "responses", [HI], stream=stream, tools=declared("responses", UNSAID))
+    assert shown == {"text": "", "calls": [["call_1", "weather", '{"city": "Rome"}']]}
+    assert len(bridge.model.requests) == 2
+
+
+@pytest.mark.promise("tools.strict.default")
+async def test_on_chat_a_function_is_strict_only_if_it_says_so(bridge: Bridge) -> None:
+    bridge.script(answer(wrong(7)))
+    shown, _ = await ask(bridge, "chat", [HI], tools=declared("chat", UNSAID))
+    assert shown == {"text": "", "calls": [["call_wrong7", "weather", '{"city": 7}']]}
+
+
+@pytest.mark.promise("tools.strict.default")
+async def test_the_response_says_which_functions_are_strict(bridge: Bridge) -> None:
+    open_schema: JsonObject = {"type": "object", "properties": {}}
+    functions: list[JsonObject] = [
+        {"type": "function", "name": "closed", "parameters": WEATHER},
+        {"type": "function", "name": "open", "parameters": open_schema},
+        {"type": "function", "name": "declined", "parameters": WEATHER, "strict": False},
+        {"type": "function", "name": "demanded", "parameters": WEATHER, "strict": True},
+    ]
+    bridge.says("ok")
+    sent: JsonObject = {"model": "gpt-5.5", "input": "Hi", "tools": [*functions]}
+    reply = await bridge.http.post("/v1/responses", json=sent)
+    strict = {tool["name"]: tool["strict"] for tool in reply.json()["tools"]}
+    assert strict == {"closed": True, "open": False, "declined": False, "demanded": True}
+
+
+@pytest.mark.promise("tools.hosted")
+@BOTH_APIS
+async def test_all_tools_that_codex_cannot_carry_are_refused_at_once(bridge: Bridge, api: Api) -> None:
+    tools: list[JsonObject] = [
+        {"type": "file_search"},
+        *declared(api)[:1],
+        {"type": "computer_use"},
+        {"type": "gesture"},
+    ]
+    status, error = await refusal(bridge, api, tools=tools)
+    assert (status, error["code"], error["param"]) == (400, "unsupported_tool", "tools[0].type")
+    for named in ("'file_search'", "'computer_use'", "'gesture'", "tools[0]", "tools[2]", "tools[3]"):
+        assert named in str(error["message"])
+
+
 @pytest.mark.promise("tools.legacy")
 @WHOLE_AND_STREAMED
 async def test_legacy_functions_are_called_in_their_own_words(bridge: Bridge, stream: bool) -> None:

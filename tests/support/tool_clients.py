@@ -29,7 +29,7 @@ WEATHER: JsonObject = {
     "additionalProperties": False,
 }
 TOOLS: list[JsonObject] = [
-    {"name": "weather", "description": "The weather of a city.", "parameters": WEATHER},
+    {"name": "weather", "description": "The weather of a city.", "parameters": WEATHER, "strict": False},
     {"name": "mcp__clock__now", "description": "", "parameters": {"type": "object", "properties": {}}},
     {"name": "files.read", "description": "Reads a file.", "parameters": {"type": "object", "properties": {}}},
 ]

@@ -3,6 +3,7 @@
 The request has the parameters that are supported, refused or known to be ignored.
 """
 
+from collections.abc import Container
 from typing import assert_never
 
 import msgspec
@@ -11,7 +12,7 @@ from turnbridge.api.shared.history import Content
 from turnbridge.api.shared.parameters import FormatObject, Parameters
 from turnbridge.engine.ports import Model
 from turnbridge.turn import events as ev
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, OutputFormat, PlainText, TurnRequest
 
 
@@ -150,7 +151,7 @@ def envelope(
 ) -> JsonObject:
     """Return every field of the response object, with the values in force, not those that were asked for."""
     summary = None if turn.spec.summary == "none" else turn.spec.summary
-    conversation = body.conversation_id
+    conversation, strict = body.conversation_id, _strict_functions(turn)
     return {
         "id": response_id,
         "object": "response",
@@ -175,7 +176,7 @@ def envelope(
         "temperature": 1.0,
         "text": {"format": shown_format(turn.spec.output), "verbosity": turn.spec.verbosity or "medium"},
         "tool_choice": body.tool_choice or "auto",
-        "tools": [_declared(tool) for tool in body.tools or []],
+        "tools": [_declared(tool, strict) for tool in body.tools or []],
         "top_logprobs": 0,
         "top_p": 1.0,
         "presence_penalty": 0.0,
@@ -188,11 +189,16 @@ def envelope(
     }
 
 
-def _declared(tool: JsonObject) -> JsonObject:
-    """Return a tool as it was declared; a function always has `description` and `strict`."""
+def _strict_functions(turn: TurnRequest) -> set[Json]:
+    return {tool.name for tool in turn.spec.tools if tool.strict and tool.namespace is None}
+
+
+def _declared(tool: JsonObject, strict: Container[Json]) -> JsonObject:
+    """Return a tool as it was declared; a function always has `description` and `strict`, by the rule in force."""
     if tool.get("type") != "function":
         return tool
-    return {"description": None, **tool, "strict": tool.get("strict") is True}
+    given = tool.get("strict")
+    return {"description": None, **tool, "strict": tool.get("name") in strict if given is None else given is True}
 
 
 def shown_format(output: OutputFormat) -> JsonObject:

@@ -127,6 +127,11 @@ def _broken_rule(place: SchemaPlace, *, strict: bool) -> str | None:
     return strict_schema_error(place.schema) if strict else None
 
 
+def allows_strict(schema: JsonObject) -> bool:
+    """Tell whether a schema within the budget is of OpenAI's strict subset."""
+    return not _has_too_many_paths(schema) and strict_schema_error(schema) is None
+
+
 def _pattern_chars(value: Json) -> int:
     if not isinstance(value, dict):
         return 0

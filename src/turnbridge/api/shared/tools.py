@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from turnbridge.api.shared.schema_budget import SchemaChecker
+from turnbridge.api.shared.schema_budget import SchemaChecker, allows_strict
 from turnbridge.api.shared.tool_choice import WEB_SEARCH_TYPES, Function, ToolObject, ToolUse, chosen_tools
 from turnbridge.api.shared.validation import check_length, convert, missing, one_of, unknown_value
 from turnbridge.turn.errors import InvalidRequest
@@ -86,12 +86,13 @@ def decode_tools(
     """Return the declared tools that the client's choice allows.
 
     `legacy` are `functions` and `function_call`; `groups` tells whether the API has namespaces and the search for
-    tools; `found` are the tools that items of the history bring, by their place.
+    tools, and takes functions for strict ones if they do not say; `found` are the tools that items of the history
+    bring, by their place.
     """
     place, choice_param = ("functions", "function_call") if legacy else ("tools", "tool_choice")
     if not legacy:
         _check_carried({place: declared or (), **(found or {})}, groups=groups)
-    tools = _Tools(schemas)
+    tools = _Tools(schemas, strict_by_default=groups)
     tools.add_all(declared or (), place, legacy=legacy)
     for where, later in (found or {}).items():
         tools.add_all(later, where, again=True)
@@ -127,8 +128,9 @@ def _check_carried(lists: Mapping[str, Sequence[JsonObject]], *, groups: bool) -
 class _Tools:
     """The tools of one request, as far as they are read."""
 
-    def __init__(self, schemas: SchemaChecker) -> None:
+    def __init__(self, schemas: SchemaChecker, *, strict_by_default: bool) -> None:
         self._schemas = schemas
+        self._strict_by_default = strict_by_default
         self._found: set[bytes] = set()
         self.by_key: dict[ToolKey, Tool] = {}
         self.web_search: WebSearch | None = None
@@ -177,7 +179,7 @@ class _Tools:
         if tool.defer_loading and not again:
             self.ignored.append(f"{param}.defer_loading")
         if legacy or tool.type == "function":
-            decoded = _function(tool, param, self._schemas)
+            decoded = _function(tool, param, self._schemas, strict_by_default=self._strict_by_default)
         elif tool.type == "custom":
             decoded = self._custom(tool, param)
         elif tool.execution == "client":
@@ -245,7 +247,7 @@ def decode_web_search(options: WebSearchOptions, *, param: str) -> WebSearch:
     )
 
 
-def _function(tool: ToolObject, param: str, schemas: SchemaChecker) -> Tool:
+def _function(tool: ToolObject, param: str, schemas: SchemaChecker, *, strict_by_default: bool) -> Tool:
     function, place = (tool, param) if tool.function is None else (tool.function, f"{param}.function")
     name, strict, param = function.name, function.strict is True, f"{place}.parameters"
     if not name:
@@ -253,6 +255,8 @@ def _function(tool: ToolObject, param: str, schemas: SchemaChecker) -> Tool:
     given = NO_PARAMETERS if function.parameters is None else function.parameters
     schema = schemas.check(given, strict=strict, param=param, name=name, use="function")
     _check_allows_objects(schema, name, param)
+    if function.strict is None and strict_by_default:
+        strict = allows_strict(schema)
     return Tool(name=name, description=function.description or "", parameters=schema, strict=strict)
 
 
