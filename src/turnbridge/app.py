@@ -21,6 +21,7 @@ from turnbridge.web.http import Dialect, RouteOf, json_response
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.middleware.ingress import wrap
 from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.meter import TOKEN_HEADERS, LimitTokens, Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 
@@ -34,6 +35,7 @@ EXPOSED_HEADERS = (
     MODE_HEADER,
     FIDELITY_HEADER,
     *RATE_HEADERS,
+    *TOKEN_HEADERS,
 )
 """What the gateway says of an answer, which the pages of allowed origins may read."""
 
@@ -66,6 +68,7 @@ def build_app(
     own_names: Collection[str] = (),
     allowed_origins: Iterable[str],
     rates: RequestRates,
+    meter: Meter,
     bodies: Bodies,
 ) -> ASGIApp:
     """Return the whole HTTP side.
@@ -75,7 +78,8 @@ def build_app(
     """
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
-    limited = [Middleware(LimitRate, rates=rates), *once]
+    # Tokens first: what is refused for them does not count for the rate.
+    limited = [Middleware(LimitTokens, meter=meter), Middleware(LimitRate, rates=rates), *once]
     routes: list[Route] = []
     dialects: dict[str, Dialect] = {}
     # First what is not served: some of its paths would be taken for ids.

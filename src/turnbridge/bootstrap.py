@@ -16,12 +16,13 @@ from turnbridge.api.chat.routes import ChatCompletions
 from turnbridge.api.files.routes import Files
 from turnbridge.api.generation import Generation, GenerationRules, State
 from turnbridge.api.models import Models
-from turnbridge.api.responses.background import BackgroundRuns
+from turnbridge.api.responses.background import BackgroundRuns, Count
 from turnbridge.api.responses.conversations import Conversations
 from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.routes import Responses
 from turnbridge.api.responses.websocket import ResponsesOverWebSocket
 from turnbridge.api.shared.body_budget import is_within_budget
+from turnbridge.api.usage import OrganizationUsage
 from turnbridge.app import build_app
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.pool import Pool
@@ -44,10 +45,13 @@ from turnbridge.trace.pipe import TracePipe
 from turnbridge.trace.redaction import Redaction
 from turnbridge.trace.trace import Trace, TraceFile
 from turnbridge.trace.web import TraceHttp
+from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
+from turnbridge.turn.events import Usage
 from turnbridge.web.answer import Timing
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RequestRates
 from turnbridge.web.server.http_server import STOP_GRACE_S
@@ -62,6 +66,8 @@ HAND_OVER_S = 2.0
 FILES_SHARE = 4
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
+# A quarter of a year. Each client has a row for each model and hour in which it asked.
+USAGE_DAYS = 92
 
 PDF_JOB = f"{read_job.__module__}:{read_job.__name__}"
 # A page takes some ten milliseconds, so the time is far from what honest documents need, and it is the client's wait.
@@ -83,6 +89,8 @@ class Parts:
     rates: RequestRates
     trace: Trace | None
     keyring: Keyring
+    meter: Meter
+    store: SqlStore | None
     answers: SqlStore | None
     """The store, if answers are kept there."""
 
@@ -98,6 +106,7 @@ class Gateway:
     admission: Admission
     watch: Watch
     keyring: Keyring
+    meter: Meter
 
     async def hand_over(self, within_s: float) -> bool:
         """Serve on what comes over open connections until nothing runs; tell whether that happened in time.
@@ -133,13 +142,17 @@ async def running_gateway(
     async with contextlib.AsyncExitStack() as stack:
         parts = _begin(settings, stack, api_key=api_key, provider=provider, alone=alone)
         gateway, background = _assemble(settings, parts)
+        if parts.store is not None:
+            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.store.for_maintenance(), settings)))
         if parts.answers is not None:
-            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.answers.for_maintenance(), settings)))
             stack.push_async_callback(_end, asyncio.create_task(background.watch()))
             stack.push_async_callback(background.aclose)
         # Whoever connects meanwhile waits, and is not told that a key in the store is wrong.
         await parts.keyring.load()
+        await parts.meter.load()
         stack.push_async_callback(_end, asyncio.create_task(parts.keyring.watch()))
+        stack.push_async_callback(parts.meter.aclose)
+        stack.push_async_callback(_end, asyncio.create_task(parts.meter.run()))
         yield gateway
 
 
@@ -168,6 +181,7 @@ def _begin(
     stack.callback(warm.close)
     rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
     stack.push_async_callback(rates.aclose)
+    keyring = Keyring(api_key, store)
     backend = CodexBackend(pool, native=native)
     return Parts(
         pool=pool,
@@ -178,7 +192,9 @@ def _begin(
         warm=warm,
         rates=rates,
         trace=trace,
-        keyring=Keyring(api_key, store),
+        keyring=keyring,
+        meter=Meter(store, keyring.clients),
+        store=store,
         answers=store if settings.store_ttl_days else None,
     )
 
@@ -193,7 +209,7 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
     counter = InputCounter(parts.media, tokenizer, clients=clients)
     rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))
     state = State(parts.answers, parts.calls, decode=decode_items, encode=encode_items)
-    background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=metrics.turn_ended)
+    background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=_count(metrics, parts.meter))
     generation = Generation(runner, parts.backend, parts.judge, admission, state=state, bodies=bodies, rules=rules)
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
@@ -207,6 +223,7 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
             _files(settings, state, bodies),
             Messages(generation, counter.count),
             SharedModels(generation, otherwise=Models(generation)),
+            OrganizationUsage(parts.store),
         ],
         fidelity=parts.backend.fidelity,
         leaving=lambda: admission.leaving,
@@ -217,6 +234,7 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
         own_names=(settings.host,),
         allowed_origins=settings.cors_allowed_origins,
         rates=parts.rates,
+        meter=parts.meter,
         bodies=bodies,
     )
     if parts.trace is not None:
@@ -233,12 +251,23 @@ def _gateway(app: ASGIApp, parts: Parts, admission: Admission, watch: Watch) -> 
         admission=admission,
         watch=watch,
         keyring=parts.keyring,
+        meter=parts.meter,
     )
 
 
 def _files(settings: Settings, state: State, bodies: Bodies) -> Files:
     lifetime_s = int(settings.store_ttl_days * SECONDS_PER_DAY)
     return Files(state, bodies, lifetime_s=lifetime_s, size=settings.store_max_mb * BYTES_PER_MB // FILES_SHARE)
+
+
+def _count(metrics: Metrics, meter: Meter) -> Count:
+    """Return what counts the turn of a background response."""
+
+    def count(usage: Usage, served_by: str, model: str | None, client: Client | None) -> None:
+        metrics.turn_ended(usage, served_by, model, client)
+        meter.turn_ended(usage, model, client)
+
+    return count
 
 
 def _on_keys_changed(
@@ -254,10 +283,12 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
     """Remove what is too old or too much, now and then, until cancelled."""
     while True:
         try:
-            await store.prune(
-                made_before=int(time.time() - settings.store_ttl_days * SECONDS_PER_DAY),
-                most_bytes=settings.store_max_mb * BYTES_PER_MB,
-            )
+            await store.prune_usage(int(time.time() - USAGE_DAYS * SECONDS_PER_DAY))
+            if settings.store_ttl_days:
+                await store.prune(
+                    made_before=int(time.time() - settings.store_ttl_days * SECONDS_PER_DAY),
+                    most_bytes=settings.store_max_mb * BYTES_PER_MB,
+                )
         except GatewayError as error:
             log.warning("store_not_pruned", reason=error.message)
         await asyncio.sleep(PRUNING_INTERVAL_S)

@@ -98,6 +98,7 @@ def reason_of(error: openai.APIStatusError | InvalidStatus) -> tuple[object, str
 
 SERVED = frozenset(
     {
+        "admin.organization.usage.completions",
         *(f"chat.completions.{name}" for name in ("create", "parse", "stream", "list", "retrieve", "update", "delete")),
         "chat.completions.messages.list",
         *(f"responses.{name}" for name in ("create", "parse", "retrieve", "cancel", "delete")),

@@ -29,6 +29,12 @@ KEYS = (
         source=RATE_LIMITS,
     ),
     Promise(
+        id="keys.tokens",
+        sentence="A key may have tokens for an hour, day or week; `retry-after` and `x-ratelimit-*-tokens` are true.",
+        source=RATE_LIMITS,
+        divergence="It is checked before a turn, so the last turn of a window may go beyond it.",
+    ),
+    Promise(
         id="keys.named",
         sentence="Log lines and metrics name the key, and only operators may read the figures of all keys.",
         source=OURS,

@@ -9,11 +9,28 @@ from tests.compat.promise import (
     RATE_LIMITS,
     RESPONSES,
     RESPONSES_STREAM,
+    USAGE_API,
     VISION,
     Promise,
 )
 
 USAGE = (
+    Promise(
+        id="usage.stored",
+        sentence="Requests, errors and tokens are stored by key, model and hour, also of background and WebSocket.",
+        source=OURS,
+    ),
+    Promise(
+        id="usage.own",
+        sentence="A key sees its own usage only, an admin's that of all keys.",
+        source=OURS,
+    ),
+    Promise(
+        id="usage.openai",
+        sentence="`GET /v1/organization/usage/completions` answers in pages of buckets, grouped by key and model.",
+        source=USAGE_API,
+        divergence="There are no buckets of a minute. `api_key_id` is the name of the key.",
+    ),
     Promise(
         id="usage.exact",
         sentence="Usage is Codex's count, summed over the model calls of the turn, with cached and reasoning tokens.",

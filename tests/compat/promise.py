@@ -8,6 +8,7 @@ RESPONSES = "OpenAI API reference: Responses"
 RESPONSES_STREAM = "OpenAI API reference: Responses, streaming events"
 CONVERSATIONS = "OpenAI API reference: Conversations"
 MODELS = "OpenAI API reference: Models"
+USAGE_API = "OpenAI API reference: Usage"
 DEBUGGING = "OpenAI API reference: Debugging requests"
 ERRORS = "OpenAI guide: Error codes"
 RATE_LIMITS = "OpenAI guide: Rate limits"
@@ -34,6 +35,7 @@ SOURCES = (
         RESPONSES_STREAM,
         CONVERSATIONS,
         MODELS,
+        USAGE_API,
         DEBUGGING,
         ERRORS,
         RATE_LIMITS,

@@ -17,6 +17,7 @@ from turnbridge.store.sql_store import SqlStore
 from turnbridge.turn.clients import ClientLimits, KeyRecord
 from turnbridge.turn.errors import GatewayError, RequestError
 from turnbridge.turn.items import Json, JsonObject, replace
+from turnbridge.turn.usage import described_tokens, parse_token_limits
 
 T = TypeVar("T")
 
@@ -72,6 +73,21 @@ class _Turns(_Text):
         return text
 
 
+class _Tokens(_Text):
+    """A token limit."""
+
+    name = "tokens"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        if text != NO_LIMIT:
+            try:
+                parse_token_limits(text)
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
+        return text
+
+
 class _Expiry(_Text):
     """A period from now, or a day."""
 
@@ -104,6 +120,7 @@ _name = click.argument("name", metavar="NAME")
 _models = click.option("--models", type=_Models(), multiple=True, help="Models that it may use, separated by commas.")
 _rate = click.option("--rate", type=_Rate(), help="Requests that it may send, such as `60/minute;1000/day`.")
 _turns = click.option("--turns", type=_Turns(), help="Turns that it may have at once, running or queued.")
+_tokens = click.option("--tokens", type=_Tokens(), help="Tokens that it may use in an hour, day or week: `2M/day`.")
 _expires = click.option("--expires", type=_Expiry(), help="When it expires: `12h`, `30d`, or a day as `2027-01-31`.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 
@@ -121,6 +138,7 @@ def keys() -> None:
 @_models
 @_rate
 @_turns
+@_tokens
 @_expires
 @click.option("--admin", is_flag=True, help="Let it read the metrics and usage of all keys.")
 @_json
@@ -130,12 +148,13 @@ def create(
     models: Sequence[str],
     rate: str | None,
     turns: str | None,
+    tokens: str | None,
     expires: str | None,
     admin: bool,
     as_json: bool,
 ) -> None:
     """Make a key, and print it: this once, since only a digest of it is stored."""
-    limits, now = _changed(ClientLimits(), models=models, rate=rate, turns=turns), int(time.time())
+    limits, now = _changed(ClientLimits(), models=models, rate=rate, turns=turns, tokens=tokens), int(time.time())
     expires_at = None if expires is None else expiry_of(expires, now=now)
 
     async def make(store: SqlStore) -> NewKey:
@@ -198,6 +217,7 @@ def rotate(*, name: str, expires: str | None, as_json: bool) -> None:
 @_models
 @_rate
 @_turns
+@_tokens
 @_expires
 @click.option("--admin/--no-admin", default=None, help="Whether it may read the metrics and usage of all keys.")
 @_json
@@ -207,6 +227,7 @@ def limits(
     models: Sequence[str],
     rate: str | None,
     turns: str | None,
+    tokens: str | None,
     expires: str | None,
     admin: bool | None,
     as_json: bool,
@@ -218,7 +239,7 @@ def limits(
         record = await find_key(store, name)
         changed = replace(
             record,
-            limits=_changed(record.limits, models=models, rate=rate, turns=turns),
+            limits=_changed(record.limits, models=models, rate=rate, turns=turns, tokens=tokens),
             expires_at=record.expires_at if expires is None else expiry_of(expires, now=now),
             admin=record.admin if admin is None else admin,
         )
@@ -243,7 +264,9 @@ def _with_keys(work: Callable[[SqlStore], Awaitable[T]]) -> T:
         refuse_store(error)
 
 
-def _changed(limits: ClientLimits, *, models: Sequence[str], rate: str | None, turns: str | None) -> ClientLimits:
+def _changed(
+    limits: ClientLimits, *, models: Sequence[str], rate: str | None, turns: str | None, tokens: str | None
+) -> ClientLimits:
     """Return the limits with those changed that were given."""
     if models:
         names = tuple(dict.fromkeys(name.strip() for each in models for name in each.split(",") if name.strip()))
@@ -254,6 +277,8 @@ def _changed(limits: ClientLimits, *, models: Sequence[str], rate: str | None, t
         limits = replace(limits, rate=None if rate == NO_LIMIT else rate)
     if turns is not None:
         limits = replace(limits, turns=None if turns == NO_LIMIT else int(turns))
+    if tokens is not None:
+        limits = replace(limits, tokens=() if tokens == NO_LIMIT else parse_token_limits(tokens))
     return limits
 
 
@@ -283,6 +308,7 @@ def as_json_object(record: KeyRecord) -> JsonObject:
         "models": models,
         "rate": limits.rate,
         "turns": limits.turns,
+        "tokens": [{"amount": limit.amount, "window": limit.window} for limit in limits.tokens],
         "created_at": record.created_at,
         "rotated_at": record.rotated_at,
         "expires_at": record.expires_at,
@@ -302,6 +328,7 @@ def _described(record: KeyRecord) -> str:
         f"models {', '.join(limits.models)}" if limits.models is not None else "",
         limits.rate or "",
         f"{limits.turns} turns at once" if limits.turns is not None else "",
+        *map(described_tokens, limits.tokens),
         f"expires {_day(record.expires_at)}" if record.expires_at is not None else "",
     ]
     return "; ".join(filter(None, parts)) or "no limits of its own"

@@ -64,6 +64,7 @@ COMMANDS = {
         "turnbridge.diagnostics.timeline",
         "Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes.",
     ),
+    "usage": Entry("turnbridge.cli.usage", "Show the requests and tokens of each client, model or day."),
     "whoami": Entry("turnbridge.cli.account", "Show who is logged in, and how much of the plan is used."),
 }
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from turnbridge.turn.clients import KeyRecord
 from turnbridge.turn.items import JsonObject
+from turnbridge.turn.usage import Counts, UsageKey, UsageQuery, UsageSum
 
 # States of a background response before its end.
 QUEUED = "queued"
@@ -266,3 +267,15 @@ class KeyStore(Protocol):
 
     async def delete_key(self, name: str) -> None:
         """Delete a client: its name is free again, and its data belong to nobody. Raises `NotFound`."""
+
+
+class UsageStore(Protocol):
+    """Stores what clients have used."""
+
+    async def add_usage(self, usage: Mapping[UsageKey, Counts], names: Mapping[str, str]) -> None:
+        """Add to what is stored; `names` has the names of the clients by their ids."""
+
+    async def tokens_since(self, clients: Sequence[str], since: int) -> Mapping[str, int]:
+        """Return the tokens of each of these clients from an hour on, if it has used any."""
+
+    async def usage(self, query: UsageQuery) -> Sequence[UsageSum]: ...

@@ -139,7 +139,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     database_url: str | None = field(default=None, name="PROXY_DATABASE_URL")
     """Database of the store: `postgresql://…` (package `asyncpg`). Default: a SQLite file in the data directory."""
     store_ttl_days: Amount = field(default=30, name="PROXY_STORE_TTL_DAYS")
-    """Retention of stored answers and files in days; 0 stores none. [Keys](keys.md) are stored in any case."""
+    """Retention of stored answers and files in days; 0 stores none. [Keys and usage](keys.md) are
+    stored in any case."""
     store_max_mb: AtLeastOne = field(default=1024, name="PROXY_STORE_MAX_MB")
     """Maximum size of the store in MB; the oldest entries of the key that uses most are deleted first."""
     max_body_mb: Positive = field(default=16, name="PROXY_MAX_BODY_MB")

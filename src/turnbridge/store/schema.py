@@ -158,7 +158,26 @@ VERSION_4 = (
     "ALTER TABLE items ADD COLUMN seen {bytes}",
 )
 
-VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
+VERSION_5 = (
+    """
+    CREATE TABLE usage (
+        client TEXT NOT NULL,
+        hour BIGINT NOT NULL,
+        model TEXT NOT NULL,
+        name TEXT NOT NULL,
+        requests BIGINT NOT NULL,
+        errors BIGINT NOT NULL,
+        input BIGINT NOT NULL,
+        cached BIGINT NOT NULL,
+        output BIGINT NOT NULL,
+        reasoning BIGINT NOT NULL,
+        PRIMARY KEY (client, hour, model)
+    )
+    """,
+    "CREATE INDEX usage_by_hour ON usage (hour)",
+)
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:

@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.usage import TokenLimit
 
 # A name stands in headers, log lines and labels of metrics.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -30,6 +31,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Requests, in the words of PROXY_RATE_LIMIT, in place of that setting."""
     turns: int | None = None
     """Turns at once, running or queued, in place of PROXY_KEY_MAX_TURNS."""
+    tokens: tuple[TokenLimit, ...] = ()
 
 
 NO_LIMITS = ClientLimits()

@@ -19,6 +19,7 @@ from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.bodies import Bodies, is_large, parsed
 from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.middleware.rate_limit import RequestRates
 
@@ -73,6 +74,7 @@ def app() -> ASGIApp:
         metrics_token=None,
         allowed_origins=(),
         rates=RequestRates(None),
+        meter=Meter(None),
         bodies=Bodies(10_000),
     )
 

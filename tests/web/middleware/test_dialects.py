@@ -12,6 +12,7 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import OPENAI, Dialect, ErrorReply, RouteOf, header_value
 from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.middleware.rate_limit import RequestRates
 
@@ -68,6 +69,7 @@ def app() -> ASGIApp:
         metrics_token=None,
         allowed_origins=(),
         rates=RequestRates(None),
+        meter=Meter(None),
         bodies=Bodies(1000),
     )
 

@@ -22,6 +22,7 @@ from turnbridge.settings.fields import load_settings
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import OPENAI, RouteOf
 from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.middleware.rate_limit import (
     RATE_HEADERS,
@@ -80,6 +81,7 @@ def gateway(limit: str | RequestRates | None) -> ASGIApp:
         metrics_token=None,
         allowed_origins=(),
         rates=limit if isinstance(limit, RequestRates) else RequestRates(limit),
+        meter=Meter(None),
         bodies=Bodies(1000),
     )
 

@@ -143,6 +143,14 @@ ANSWERS: dict[str, JsonObject] = {
     "ChatMessageList": a_page("messages", ref("ChatMessageShown")),
     "FileList": a_page("files", ref("File")),
     "ItemList": a_page("items", ref("Item")),
+    "UsagePage": an_object(
+        "A page of usage.",
+        {"object": constant("page"), "data": array(ref("UsageBucket")), "has_more": FLAG, "next_page": optional(TEXT)},
+    ),
+    "UsageBucket": an_object(
+        "The usage of a day or an hour.",
+        {"object": constant("bucket"), "start_time": NUMBER, "end_time": NUMBER, "results": array(ANY_OBJECT)},
+    ),
     "Alive": an_object("The gateway runs.", {"status": constant("ok")}),
     "Ready": an_object("Turns can be run.", {"status": constant("ready"), "fidelity": TEXT}),
     "NotReady": an_object("Turns cannot be run.", {"status": constant("not_ready"), "reason": TEXT}),

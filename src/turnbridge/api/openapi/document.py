@@ -226,6 +226,18 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         answer="Model",
         or_answer="AnthropicModel",
     ),
+    ("GET", "/v1/organization/usage/completions"): Operation(
+        summary="Return the usage of this key, or of all keys to an admin's, by day or hour (docs/keys.md).",
+        tag=GATEWAY,
+        answer="UsagePage",
+        query={
+            "start_time": {"type": "integer", "minimum": 0},
+            "end_time": {"type": "integer", "minimum": 0},
+            "bucket_width": one_of("1h", "1d"),
+            "limit": {"type": "integer", "minimum": 1, "maximum": 31},
+            "page": TEXT,
+        },
+    ),
     ("GET", "/healthz"): Operation(summary="Say that the gateway runs.", tag=GATEWAY, answer="Alive", open=True),
     ("GET", "/livez"): Operation(summary="Say that the gateway runs.", tag=GATEWAY, answer="Alive", open=True),
     ("GET", "/readyz"): Operation(

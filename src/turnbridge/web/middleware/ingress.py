@@ -294,6 +294,8 @@ class Observe:
             ended_at = self._clock()
             outcome = context.outcome()
             self._metrics.request_ended(context, outcome=outcome, ended_at=ended_at)
+            if context.on_end is not None:
+                context.on_end(context, outcome)
             log_request(self._log, context, outcome=outcome, ended_at=ended_at)
 
     def _context_for(self, scope: Scope) -> RequestContext:

@@ -57,6 +57,10 @@ class Keyring:
         """Return how many keys are accepted."""
         return len(self._clients)
 
+    def clients(self) -> Iterable[Client]:
+        """Return the clients whose keys are accepted."""
+        return self._clients.values()
+
     def find(self, key: bytes) -> Client | None:
         """Return the client of a key. Its digest is looked up, so the time tells nothing of other keys."""
         return self._clients.get(hashlib.sha256(key).digest())

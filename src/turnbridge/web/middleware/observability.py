@@ -120,6 +120,8 @@ class RequestContext:
     error_code: str | None = None
     """The code told to the client, also when it was told inside a stream that had begun with 200."""
     error_source: Source | None = None
+    on_end: "Callable[[RequestContext, Outcome], None] | None" = None
+    """Called when it has ended."""
 
     def note_error(self, error: GatewayError) -> None:
         """Note what the client is told of a failure."""
