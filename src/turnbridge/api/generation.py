@@ -20,7 +20,16 @@ from turnbridge.engine.records import Store
 from turnbridge.engine.run import Encoder, Run
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import GatewayError, InvalidRequest, unknown_file
-from turnbridge.turn.items import FunctionCall, Item, JsonObject, media_parts, replace, size
+from turnbridge.turn.items import (
+    FunctionCall,
+    FunctionCallOutput,
+    Item,
+    JsonObject,
+    is_models,
+    media_parts,
+    replace,
+    size,
+)
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.answer import Answer, Timing
 from turnbridge.web.bodies import Bodies, is_large, parsed
@@ -105,16 +114,11 @@ class State:
         return self._store is not None
 
     def legs(self, client: str, call_ids: Sequence[str]) -> dict[str, Sequence[JsonObject]]:
-        """Return what the model said up to these calls, the first ones of their answers, with its reasoning.
-
-        What the gateway added to a turn cannot be restored from items alone, so such legs are left out.
+        """Return what was said up to these calls, the first ones of their answers: by the model, with its reasoning, and
+        by the gateway. Its outputs for calls that the client was not given come last.
         """
         found = {call_id: self._calls.leg(client, call_id) for call_id in call_ids}
-        return {
-            call_id: self._encode(leg.items)
-            for call_id, leg in found.items()
-            if leg is not None and not leg.presets and not leg.intervened
-        }
+        return {call_id: self._encode((*leg.items, *leg.presets)) for call_id, leg in found.items() if leg is not None}
 
     async def check_files(self, client: str, items: Sequence[Item]) -> None:
         """Refuse a request with the id of a file that this client has not uploaded.
@@ -130,7 +134,7 @@ class State:
                 raise unknown_file(file_id, param)
 
     async def restore_calls(self, client: str, items: Sequence[Item]) -> None:
-        """Load the model's own items around calls that were made before the gateway was started.
+        """Load the items around calls that were made before the gateway was started.
 
         The request can be served without them, so a store that fails is only logged.
         """
@@ -151,9 +155,23 @@ class State:
             log.warning("calls_not_restored", reason=error.message)
             return
         for answer in answers:
-            said = tuple(self._decode(answer))
-            shown = tuple(item.call_id for item in said if isinstance(item, FunctionCall))
-            self._calls.remember(client, Leg(items=said, shown=shown))
+            self._calls.remember(client, leg_of(tuple(self._decode(answer))))
+
+
+def leg_of(said: tuple[Item, ...]) -> Leg:
+    """Return a leg from what was said in it; outputs after all else are for calls that the client was not given."""
+    end = len(said) - len(list(itertools.takewhile(_is_output, reversed(said))))
+    answered = {item.call_id for item in said if isinstance(item, FunctionCallOutput)}
+    return Leg(
+        items=said[:end],
+        shown=tuple(item.call_id for item in said if isinstance(item, FunctionCall) and item.call_id not in answered),
+        presets=tuple(item for item in said[end:] if isinstance(item, FunctionCallOutput)),
+        intervened=not all(map(is_models, said)),
+    )
+
+
+def _is_output(item: Item) -> bool:
+    return isinstance(item, FunctionCallOutput)
 
 
 class Generation:

@@ -180,7 +180,7 @@ def test_a_deletion_says_what_was_deleted() -> None:
     assert deleted("resp_1", "response") == {"id": "resp_1", "object": "response", "deleted": True}
 
 
-def test_what_the_model_said_is_read_as_it_was_written_and_nothing_else_is_written() -> None:
+def test_what_was_said_in_a_turn_is_read_as_it_was_written() -> None:
     said = (
         Reasoning(id="rs_1", summary=("Hm.",), content=None, encrypted="E"),
         Reasoning(id=None, summary=(), content=("Well.",), encrypted=None),
@@ -188,5 +188,8 @@ def test_what_the_model_said_is_read_as_it_was_written_and_nothing_else_is_writt
         FunctionCall(call_id="c", name="f", arguments="{}", namespace="n", id="fc_1"),
         RawItem(item={"type": "web_search_call", "id": "ws_1"}),
     )
-    added = FunctionCallOutput(call_id="c", output="The gateway's own.")
-    assert exact(decode_items(encode_items((*said, added)))) == exact(said)
+    added = (
+        FunctionCallOutput(call_id="c", output="The gateway's own."),
+        Message(role="user", parts=(TextPart(text="Call."),)),
+    )
+    assert exact(decode_items(encode_items((*said, *added)))) == exact((*said, *added))

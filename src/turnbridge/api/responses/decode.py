@@ -32,7 +32,6 @@ from turnbridge.turn.items import (
     Reasoning,
     Role,
     TextPart,
-    is_models,
 )
 from turnbridge.turn.json_schema import unreadable
 from turnbridge.turn.request import ThreadSpec, TurnRequest
@@ -278,8 +277,8 @@ def _tools_in(history: Sequence[JsonObject], inputs: Sequence[JsonObject]) -> di
 
 
 def encode_items(items: Sequence[Item]) -> list[JsonObject]:
-    """Return what the model said as `decode_items` reads it."""
-    return [_object(item) for item in items if is_models(item)]
+    """Return what was said in a turn, by the model and by the gateway, as `decode_items` reads it."""
+    return [_object(item) for item in items]
 
 
 def _object(item: Item) -> JsonObject:
@@ -299,8 +298,10 @@ def _object(item: Item) -> JsonObject:
             return {**named, "namespace": item.namespace, "arguments": item.arguments}
         case RawItem():
             return item.item
+        case FunctionCallOutput(call_id=call_id, output=str(output)):
+            return {"type": "function_call_output", "call_id": call_id, "output": output}
         case FunctionCallOutput():
-            raise AssertionError("The model gives no outputs.")
+            raise AssertionError("The gateway's own outputs are texts.")
         case _:
             assert_never(item)
 
