@@ -114,8 +114,9 @@ class State:
         return self._store is not None
 
     def legs(self, client: str, call_ids: Sequence[str]) -> dict[str, Sequence[JsonObject]]:
-        """Return what was said up to these calls, the first ones of their answers: by the model, with its reasoning, and
-        by the gateway. Its outputs for calls that the client was not given come last.
+        """Return what was said up to these calls, the first ones of their answers, with the model's reasoning.
+
+        The gateway's own words are among it; its outputs for calls that the client was not given come last.
         """
         found = {call_id: self._calls.leg(client, call_id) for call_id in call_ids}
         return {call_id: self._encode((*leg.items, *leg.presets)) for call_id, leg in found.items() if leg is not None}
