@@ -16,14 +16,17 @@ from turnbridge.api.chat.routes import ChatCompletions
 from turnbridge.api.files.routes import Files
 from turnbridge.api.generation import Generation, GenerationRules, State
 from turnbridge.api.models import Models
+from turnbridge.api.ollama.listener import build_listener
+from turnbridge.api.ollama.routes import Ollama
 from turnbridge.api.responses.background import BackgroundRuns, Count
 from turnbridge.api.responses.conversations import Conversations
 from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.routes import Responses
 from turnbridge.api.responses.websocket import ResponsesOverWebSocket
 from turnbridge.api.shared.body_budget import is_within_budget
+from turnbridge.api.unserved import Unserved
 from turnbridge.api.usage import OrganizationUsage
-from turnbridge.app import build_app
+from turnbridge.app import EXPOSED_HEADERS, Api, build_app
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.setup import codex_pools
@@ -107,6 +110,8 @@ class Gateway:
     watch: Watch
     keyring: Keyring
     meter: Meter
+    ollama: ASGIApp | None = None
+    """The application of the listener for Ollama's clients, if there is one."""
 
     async def hand_over(self, within_s: float) -> bool:
         """Serve on what comes over open connections until nothing runs; tell whether that happened in time.
@@ -202,7 +207,7 @@ def _begin(
 def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
     watch = Watch(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
-    tokenizer, clients = OpenAITokenizer(), parts.keyring.__len__
+    tokenizer, clients = OpenAITokenizer(), partial(_clients, settings, parts.keyring)
     runner = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, parts.calls, parts.warm, watch)
     metrics = Metrics()
     admission = _admission(settings, clients=clients, on_wait=metrics.waited)
@@ -214,17 +219,11 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
     parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
+    apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count), sockets]
+    apis += [Conversations(generation), _files(settings, state, bodies), Messages(generation, counter.count)]
+    apis += [SharedModels(generation, otherwise=Models(generation)), OrganizationUsage(parts.store)]
     app = build_app(
-        [
-            ChatCompletions(generation),
-            Responses(generation, background, counter.count),
-            sockets,
-            Conversations(generation),
-            _files(settings, state, bodies),
-            Messages(generation, counter.count),
-            SharedModels(generation, otherwise=Models(generation)),
-            OrganizationUsage(parts.store),
-        ],
+        apis,
         fidelity=parts.backend.fidelity,
         leaving=lambda: admission.leaving,
         problem=lambda: "The gateway is shutting down." if admission.leaving else parts.pool.readiness().reason,
@@ -237,12 +236,11 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
         meter=parts.meter,
         bodies=bodies,
     )
-    if parts.trace is not None:
-        app = TraceHttp(app, parts.trace, request_id=lambda scope: context_of(scope).request_id)
-    return _gateway(app, parts, admission, watch), background
+    ollama = _ollama_app(settings, generation, apis, parts, admission, metrics)
+    return _gateway(_traced(app, parts.trace), ollama, parts, admission, watch), background
 
 
-def _gateway(app: ASGIApp, parts: Parts, admission: Admission, watch: Watch) -> Gateway:
+def _gateway(app: ASGIApp, ollama: ASGIApp | None, parts: Parts, admission: Admission, watch: Watch) -> Gateway:
     return Gateway(
         app=app,
         pool=parts.pool,
@@ -252,6 +250,7 @@ def _gateway(app: ASGIApp, parts: Parts, admission: Admission, watch: Watch) -> 
         watch=watch,
         keyring=parts.keyring,
         meter=parts.meter,
+        ollama=ollama,
     )
 
 
@@ -268,6 +267,36 @@ def _count(metrics: Metrics, meter: Meter) -> Count:
         meter.turn_ended(usage, model, client)
 
     return count
+
+
+def _clients(settings: Settings, keyring: Keyring) -> int:
+    """Return how many clients there may be: one for each key, and who needs none on the second listener."""
+    return len(keyring) + (settings.ollama is not None)
+
+
+def _ollama_app(
+    settings: Settings, generation: Generation, apis: list[Api], parts: Parts, admission: Admission, metrics: Metrics
+) -> ASGIApp | None:
+    """Return the application of the listener for Ollama's clients, if there is one."""
+    if settings.ollama is None:
+        return None
+    app = build_listener(
+        Ollama(generation),
+        [Unserved(), *apis],
+        keyring=parts.keyring,
+        metrics=metrics,
+        leaving=lambda: admission.leaving,
+        allowed_origins=settings.cors_allowed_origins,
+        exposed_headers=EXPOSED_HEADERS,
+        rates=parts.rates,
+        meter=parts.meter,
+        bodies=generation.bodies,
+    )
+    return _traced(app, parts.trace)
+
+
+def _traced(app: ASGIApp, trace: Trace | None) -> ASGIApp:
+    return app if trace is None else TraceHttp(app, trace, request_id=lambda scope: context_of(scope).request_id)
 
 
 def _on_keys_changed(

@@ -26,6 +26,7 @@ from tests.support.command import (
 from turnbridge import __version__
 from turnbridge.cli.console import EXIT_CONFIG, EXIT_UNAVAILABLE
 from turnbridge.cli.main import EXIT_INTERRUPTED
+from turnbridge.cli.serve import OLLAMA_PORTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -358,3 +359,46 @@ async def test_a_gateway_that_is_killed_leaves_no_codex_behind(started_before: P
         assert gateway.codex_pids()
         await gateway.end(signal.SIGKILL)
         await gateway.until_codex_is_gone()
+
+
+@pytest.mark.promise("ollama.listener")
+async def test_ollamas_clients_are_served_on_the_next_port_if_theirs_is_taken(started_before: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # Ollama itself may run here.
+            stack.enter_context(socket.create_server(("127.0.0.1", OLLAMA_PORTS[0])))
+        async with serving(started_before, "--demo", "--ollama") as gateway:
+            await gateway.read_until("no key on this machine")
+            url = gateway.shown(r"Ollama +(http://127\.0\.0\.1:\d+) ")
+            port = int(url.rpartition(":")[2])
+            assert port in OLLAMA_PORTS[1:]
+            assert "Port 11434 is taken, probably by Ollama itself." in gateway.printed
+            await gateway.ready()
+            async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
+                asked = {"model": "gpt-5.5", "prompt": "Hello!", "stream": False}
+                answered = await client.post(f"{url}/api/generate", json=asked)
+                # Its port is not the other one.
+                assert (await client.get(f"{gateway.url}/v1/models")).status_code == 401
+                assert (await client.get(f"{url}/v1/models")).status_code == 200
+            assert "Hello!" in answered.json()["response"]
+            assert (await gateway.end(signal.SIGTERM)).status == 0
+
+
+@pytest.mark.promise("ollama.listener", "start.settings.bad")
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ("0.0.0.0:0", "Refusing to listen on 0.0.0.0 with a generated key."),
+        ("127.0.0.1:{port}", "PROXY_OLLAMA and PORT are both {port}."),
+        ("11434", "PROXY_OLLAMA: expected `on`, or an address such as `127.0.0.1:11434`"),
+        ("no such host:1", "Cannot listen on no such host: there is no such address."),
+    ],
+    ids=["beyond this machine", "the same port", "no address", "no host"],
+)
+async def test_an_address_for_ollamas_clients_that_cannot_be_used_is_refused(
+    tmp_path: Path, chosen: str, told: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    refused = await run(tmp_path, "serve", "--demo", "--port", port, PROXY_OLLAMA=chosen.format(port=port))
+    assert (refused.status, refused.out) == (EXIT_CONFIG, "")
+    assert told.format(port=port) in refused.err

@@ -21,6 +21,7 @@ REASONING = "OpenAI guide: Reasoning models"
 STATE_GUIDE = "OpenAI guide: Conversation state"
 BACKGROUND = "OpenAI guide: Background mode"
 ANTHROPIC = "Anthropic API reference: Messages"
+OLLAMA = "Ollama API reference"
 WEBSOCKET_MODE = "OpenAI guide: WebSocket mode"
 CLIENTS = "clients"
 """What real clients were seen to demand."""
@@ -42,7 +43,7 @@ SOURCES = (
         STRUCTURED,
     ),
     *(FUNCTIONS, WEB_SEARCH, VISION, FILES, REASONING, STATE_GUIDE, BACKGROUND, WEBSOCKET_MODE),
-    *(ANTHROPIC, CLIENTS, OURS),
+    *(ANTHROPIC, OLLAMA, CLIENTS, OURS),
 )
 
 

@@ -8,6 +8,7 @@ from tests.compat.files import UPLOADED_FILES
 from tests.compat.keys import KEYS
 from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
 from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
+from tests.compat.ollama import OLLAMA_API
 from tests.compat.operation import FAULTS, LIMITS, THREADS
 from tests.compat.outcomes import FAILURES, USAGE
 from tests.compat.parameters import PARAMETERS, STRUCTURED_ANSWERS
@@ -25,6 +26,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Chat Completions": CHAT_ANSWERS,
     "Responses": RESPONSE_ANSWERS,
     "Anthropic Messages": MESSAGES_API,
+    "Ollama": OLLAMA_API,
     "State": STATE,
     "Files": UPLOADED_FILES,
     "Streaming": STREAMS,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge, running_bridge_over_websocket
+from tests.support.ollama_client import OllamaBridge, running_ollama
 
 PATIENCE_S = 25
 """Far longer than Codex takes to let go of a turn."""
@@ -27,6 +28,14 @@ async def shared_over_websocket(
     """Return a gateway with the settings of tests, and a provider that is reached over WebSocket."""
     del anyio_backend  # Named so that its scope is this one's.
     async with running_bridge_over_websocket(tmp_path_factory.mktemp("websocket")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+async def ollama_bridge(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[OllamaBridge]:
+    """Return a gateway with a listener for Ollama's clients, which keeps threads."""
+    del anyio_backend  # Named so that its scope is this one's.
+    async with running_ollama(tmp_path_factory.mktemp("ollama")) as running:
         yield running
 
 

@@ -54,6 +54,9 @@ def changed(settings: Settings) -> dict[str, object]:
     [
         ("PROXY_HOST", "::1", "host", "::1"),
         ("PORT", "8080", "port", 8080),
+        ("PROXY_OLLAMA", "1", "ollama", "on"),
+        ("PROXY_OLLAMA", "On", "ollama", "on"),
+        ("PROXY_OLLAMA", "[::1]:11434", "ollama", "[::1]:11434"),
         ("PROXY_API_KEY", "secret", "api_key", "secret"),
         ("PROXY_DATA_DIR", "~/data", "data_dir", "HOME/data"),
         ("CODEX_HOME", "~/other", "codex_home", "HOME/other"),

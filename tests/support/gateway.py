@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx2
 import openai
+from starlette.types import ASGIApp
 
 from tests.support.websocket_model import WebSocketModel
 from turnbridge.bootstrap import Gateway, running_gateway
@@ -105,12 +106,17 @@ def plain_client(url: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUT_S, verify=NO_CERTIFICATES)
 
 
-@contextlib.asynccontextmanager
-async def listening(gateway: Gateway) -> AsyncIterator[str]:
+def listening(gateway: Gateway) -> contextlib.AbstractAsyncContextManager[str]:
     """Serve a gateway on a free loopback port."""
+    return listening_with(gateway.app)
+
+
+@contextlib.asynccontextmanager
+async def listening_with(app: ASGIApp) -> AsyncIterator[str]:
+    """Serve an application on a free loopback port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        server = HttpServer(gateway.app)
+        server = HttpServer(app)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +13,18 @@ from pathlib import Path
 import click
 import structlog
 
+from turnbridge.api.ollama.listener import ByPort
 from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.cli.api_key import KEY_FILE, stored_key
 from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, shown_key, usable_settings, warn
-from turnbridge.cli.listener import Listener, address_of, listen, passed_listener, resolved
+from turnbridge.cli.listener import Address, Listener, address_of, listen, passed_listener, resolved
 from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
 from turnbridge.codex.setup import login_command
 from turnbridge.logs.output import print_to
 from turnbridge.logs.setup import conceal, configure_logging
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
-from turnbridge.settings.fields import Settings, unknown_settings
+from turnbridge.settings.fields import ON, Settings, unknown_settings
 from turnbridge.web.server.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.server.http_server import HttpServer, fastest_loop
 
@@ -31,19 +33,27 @@ log = structlog.get_logger(__name__)
 # For keys that are reachable from other machines: 16 random letters and digits have 95 bits.
 MIN_PUBLIC_KEY_LENGTH = 16
 
+# Where Ollama's clients look for a server. Ollama itself may be there: then one of the next ports is taken.
+OLLAMA_HOST, OLLAMA_PORTS = "127.0.0.1", range(11434, 11454)
+
 
 @click.command()
 @click.option("--host", help="Address to listen on (PROXY_HOST).")
 @click.option("--port", type=int, help="Port to listen on (PORT).")
 @click.option("--demo", is_flag=True, help="Answer from a scripted model behind the real Codex: no account needed.")
+@click.option(
+    "--ollama",
+    is_flag=True,
+    help="Serve Ollama's clients too, on 127.0.0.1:11434 or the next free port (PROXY_OLLAMA).",
+)
 @click.pass_context
-def serve(context: click.Context, *, host: str | None, port: int | None, demo: bool) -> None:
+def serve(context: click.Context, *, host: str | None, port: int | None, demo: bool, ollama: bool) -> None:
     """Run the gateway.
 
     On a terminal without a login, it first offers to log in, or the demo.
     """
     _reopen_closed_streams()
-    settings = usable_settings(PROXY_HOST=host, PORT=port)
+    settings = usable_settings(PROXY_HOST=host, PORT=port, PROXY_OLLAMA=ON if ollama else None)
     for warning in unknown_settings(os.environ):
         warn(warning)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
@@ -53,7 +63,7 @@ def serve(context: click.Context, *, host: str | None, port: int | None, demo: b
     passed = passed_listener()
     address = resolved(settings.host, settings.port) if passed is None else address_of(passed)
     if not address.is_loopback:
-        _check_keys(settings)
+        _check_keys(settings, settings.host)
     if settings.log_proto and settings.trace_path.is_symlink():
         refuse(
             f"Refusing to write the wire trace to {settings.trace_path}: it is a symbolic link. Choose a plain file."
@@ -62,9 +72,11 @@ def serve(context: click.Context, *, host: str | None, port: int | None, demo: b
     demo = demo or (is_interactive() and offer_login(context, settings))
     configure_logging(settings.log_level, settings.log_format)
     raise_descriptor_limit()
-    listener = passed or listen(address)
+    listeners = [passed or listen(address)]
+    if settings.ollama is not None:
+        listeners.append(_listen_for_ollama(settings, settings.ollama, beside=address_of(listeners[0])))
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(settings, listener, demo=demo))
+        runner.run(_serve(settings, listeners, demo=demo))
 
 
 def _reopen_closed_streams() -> None:
@@ -74,12 +86,10 @@ def _reopen_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - It stays open.
 
 
-def _check_keys(settings: Settings) -> None:
+def _check_keys(settings: Settings, host: str) -> None:
     """Refuse to listen beyond loopback with a generated key, or with one that is short enough to guess."""
     if settings.api_key is None:
-        refuse(
-            f"Refusing to listen on {settings.host} with a generated key. Set PROXY_API_KEY, or listen on 127.0.0.1."
-        )
+        refuse(f"Refusing to listen on {host} with a generated key. Set PROXY_API_KEY, or listen on 127.0.0.1.")
     secrets = {
         "PROXY_API_KEY": (settings.api_key or "").split(","),
         "PROXY_METRICS_TOKEN": [settings.metrics_token or ""],
@@ -87,7 +97,7 @@ def _check_keys(settings: Settings) -> None:
     for name, values in secrets.items():
         if any(0 < len(value.strip()) < MIN_PUBLIC_KEY_LENGTH for value in values):
             refuse(
-                f"Refusing to listen on {settings.host}: {name} has fewer than {MIN_PUBLIC_KEY_LENGTH} characters, "
+                f"Refusing to listen on {host}: {name} has fewer than {MIN_PUBLIC_KEY_LENGTH} characters, "
                 "which others could guess. Choose a longer one, for example by `openssl rand -hex 16`."
             )
 
@@ -112,10 +122,10 @@ def _generated_key(directory: Path) -> str:
         refuse(message, status=EXIT_UNAVAILABLE)
 
 
-async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
+async def _serve(settings: Settings, listeners: list[Listener], *, demo: bool) -> None:
     api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
-    address = address_of(listener)
+    address, *others = map(address_of, listeners)
     file = settings.data_dir / KEY_FILE
     key = shown_key(api_key, chosen=settings.api_key is not None, file=file)
     banner = Banner(
@@ -128,19 +138,31 @@ async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
         )
         # Twice the requests that can be running or queued: as many connections may be idle.
         wanted = 2 * (settings.max_turns + settings.queue_max)
-        server = HttpServer(gateway.app, most_connections=max(MOST_CONNECTIONS, wanted))
-        stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s, hands_over=listener.passed))
+        app = gateway.app
+        if gateway.ollama is not None:
+            app = ByPort(app, port=others[0].port, other=gateway.ollama)
+        server = HttpServer(app, most_connections=max(MOST_CONNECTIONS, wanted))
+        stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s, hands_over=listeners[0].passed))
         _say(banner.opening())
+        for other in others:
+            _say(_ollama_banner(other, chosen=settings.ollama != ON))
         first_steps = asyncio.create_task(_say_first_steps(banner, gateway, settings))
         stack.callback(first_steps.cancel)
         _tune_garbage_collector()
-        await server.serve(sockets=[listener.socket])
+        await server.serve(sockets=[listener.socket for listener in listeners])
 
 
 def _say(text: str) -> None:
     """Print a text; a closed or full standard output does not keep the gateway from serving."""
     if not print_to(sys.stdout, text):
         log.warning("greeting_not_printed")
+
+
+def _ollama_banner(address: Address, *, chosen: bool) -> str:
+    url = f"http://{f'[{address.host}]' if ':' in address.host else address.host}:{address.port}"
+    first = OLLAMA_PORTS[0]
+    moved = "" if chosen or address.port == first else f" Port {first} is taken, probably by Ollama itself."
+    return f"  Ollama    {url} (no key on this machine).{moved}\n\n"
 
 
 async def _say_first_steps(banner: Banner, gateway: Gateway, settings: Settings) -> None:
@@ -200,3 +222,20 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float, *, h
     finally:
         for number in handlers:
             loop.remove_signal_handler(number)
+
+
+def _listen_for_ollama(settings: Settings, chosen: str, *, beside: Address) -> Listener:
+    """Return the second listener; another port than the first is tried only if the user has chosen none."""
+    if chosen == ON:
+        for port in OLLAMA_PORTS:
+            with contextlib.suppress(OSError):
+                return Listener(socket.create_server((OLLAMA_HOST, port)))
+        refuse(f"The ports {OLLAMA_PORTS[0]} to {OLLAMA_PORTS[-1]} are taken. Choose an address in PROXY_OLLAMA.")
+    host, _, port_text = chosen.rpartition(":")
+    address = resolved(host.strip("[]"), int(port_text))
+    if not address.is_loopback:
+        _check_keys(settings, host)
+    # Requests are told apart by the port that they come to.
+    if address.port == beside.port:
+        refuse(f"PROXY_OLLAMA and PORT are both {address.port}. Choose another port for one of them.")
+    return listen(address)

@@ -33,7 +33,11 @@ BOOLEANS = {
 # More processes gain nothing for one plan, and each takes 130 MB.
 MOST_DEFAULT_WORKERS = 4
 
-PortNumber = Annotated[int, Meta(ge=0, le=65535)]
+MOST_PORT = 65535
+# A setting that is a switch as well as a value.
+ON = "on"
+
+PortNumber = Annotated[int, Meta(ge=0, le=MOST_PORT)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(ge=0)]
@@ -47,6 +51,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Address to listen on."""
     port: PortNumber = field(default=11435, name="PORT")
     """Port to listen on; 0 picks a free one."""
+    ollama: str | None = field(default=None, name="PROXY_OLLAMA")
+    """Address of a second listener for [Ollama's clients](ollama.md), which asks programs on this machine for no key:
+    `on` for `127.0.0.1:11434` or the next free port, or an address such as `127.0.0.1:11500`. Default: none."""
     api_key: str | None = field(default=None, name="PROXY_API_KEY")
     """API key of clients, or several separated by commas; [others](keys.md) are made by `turnbridge keys`. Default:
     generated at the first start."""
@@ -183,6 +190,18 @@ def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _switched(value: object) -> object:
+    """Return a value that may be a switch as `on` or None."""
+    switch = BOOLEANS.get(value.strip().lower(), value) if isinstance(value, str) else value
+    return (ON if switch else None) if isinstance(switch, bool) else value
+
+
+def _check_address(value: str) -> None:
+    host, _, port = value.rpartition(":")
+    if value != ON and not (host and port.isdecimal() and int(port) <= MOST_PORT):
+        raise ValueError("expected `on`, or an address such as `127.0.0.1:11434`")
+
+
 def _program(value: object) -> object:
     """Return the path of a program; a name without a slash is looked up on PATH."""
     if not isinstance(value, str | Path) or os.sep in str(value):
@@ -232,10 +251,12 @@ def _require_package(package: str, purpose: str) -> None:
 # Parsers of strings that are more than one value, and checks besides the type.
 PARSE: dict[str, Callable[[object], object]] = {
     "CODEX_BIN": _program,
+    "PROXY_OLLAMA": _switched,
     "PROXY_MODEL_ALIASES": _pairs,
     "PROXY_CORS_ALLOWED_ORIGINS": _listed,
 }
 CHECK: dict[str, Callable[[str], None]] = {
+    "PROXY_OLLAMA": _check_address,
     "PROXY_RATE_LIMIT": check_rate_limit,
     "PROXY_RATE_LIMIT_STORAGE": _check_rate_limit_storage,
     "PROXY_DATABASE_URL": _check_database_url,

@@ -140,7 +140,7 @@ class Answer:
                 if self._finish is not None:
                     await self._finish()
                 if encoder.usage.estimated:
-                    last += sse.comment(f"{sse.USAGE_HEADER}: estimated")
+                    last += self._comment(f"{sse.USAGE_HEADER}: estimated")
                 await outlet.end(last + self._untold() + encoder.closing())
 
     async def _admitted(self, source: AsyncGenerator[bytes, None]) -> None:
@@ -178,8 +178,12 @@ class Answer:
         """Return what the headers did not know of how the turns are served, as comments."""
         known, how = self._told, self._how_served()
         self._told = how
-        untold = [sse.comment(f"{name}: {value}") for name, value in how.items() if known.get(name) != value]
+        untold = [self._comment(f"{name}: {value}") for name, value in how.items() if known.get(name) != value]
         return b"".join(untold)
+
+    def _comment(self, text: str) -> bytes:
+        """Return what is told beside the answer, if the format of the stream has room for it."""
+        return sse.comment(text) if self._run.encoder.content_type == sse.CONTENT_TYPE else b""
 
     async def _say(self, outlet: "_Outlet", frames: bytes) -> bytes:
         """Send frames; the last ones of an answer are returned instead, to leave with its end in one write."""

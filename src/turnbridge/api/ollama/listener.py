@@ -1,0 +1,158 @@
+"""The application of the second listener: who may use it, and its routes around those of the other APIs.
+
+Most of Ollama's clients can send no key, so programs on this machine need none. A web page is no such program, though
+it runs here: one of a foreign origin is refused, and so is one that comes under a name that is not this machine's (DNS
+rebinding). Whoever comes from another machine, or through a proxy that says so, needs a key of the gateway's.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from starlette.middleware import Middleware
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnbridge.api.ollama.routes import OLLAMA, Ollama
+from turnbridge.turn.clients import Client
+from turnbridge.turn.errors import Forbidden
+from turnbridge.web.bodies import Bodies
+from turnbridge.web.http import Dialect, RouteOf, header_value, is_loopback, names_us
+from turnbridge.web.middleware.auth import HOST_ECHO_LIMIT, Keys
+from turnbridge.web.middleware.idempotency import AnswerOnce, Answers
+from turnbridge.web.middleware.ingress import AnswerErrors, Observe, Origins, RouteTable
+from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.meter import LimitTokens, Meter
+from turnbridge.web.middleware.observability import OTHER, Metrics, context_of
+from turnbridge.web.middleware.rate_limit import LimitRate, RequestRates
+
+CLIENT = Client(id="ollama", name="ollama")
+"""Whom the requests without a key count for. Other ids are digests, so that none is the same."""
+
+# How containers name the machine that they run on; `.internal` is no domain that anybody can own.
+HOST_NAMES = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
+# What reverse proxies add. Behind one of them, everybody seems to be on this machine.
+PROXY_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
+ANY_ORIGIN = "*"
+GRANTED = b"access-control-allow-origin"
+
+
+class Api(Protocol):
+    """One of the APIs that are served under `/v1` too."""
+
+    def routes(self) -> list[RouteOf]:
+        """Return its routes."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect:
+        """Return how errors are told on its routes."""
+        ...
+
+
+class Visitors:
+    """Who may use the listener, and as which client."""
+
+    def __init__(self, keyring: Keyring, origins: Origins) -> None:
+        self._keys = Keys(keyring)
+        self._origins = origins
+
+    def check(self, scope: Scope) -> list[tuple[bytes, bytes]] | None:
+        """Note the client of a request; return the headers of a preflight, if it is one. Raises what refuses it."""
+        context = context_of(scope)
+        preflight = self._origins.check(scope)
+        if preflight is None:
+            proxied = any(name in PROXY_HEADERS for name, _ in scope["headers"])
+            # A key that comes from here is not looked at: many clients send just any, since Ollama asks for none.
+            here = is_loopback(context.peer) and not proxied
+            context.client = _without_key(scope) if here else self._keys.check(scope)
+        return preflight
+
+
+def _without_key(scope: Scope) -> Client:
+    """Return the client of a program on this machine; raises `Forbidden` for a page that is not of this machine."""
+    if not names_us(scope, HOST_NAMES):
+        host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
+        raise Forbidden(f"The host '{host}' is not a name of this machine. Use 127.0.0.1 or localhost.")
+    granted = any(name == GRANTED for name, _ in context_of(scope).response_headers)
+    if header_value(scope, b"origin") is not None and not granted:
+        # A browser only keeps the page from reading the answer, and the turn is run.
+        raise Forbidden(
+            "This origin may not call this server from a browser. Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
+        )
+    return CLIENT
+
+
+def build_listener(
+    api: Ollama,
+    others: Iterable[Api],
+    *,
+    keyring: Keyring,
+    metrics: Metrics,
+    leaving: Callable[[], bool],
+    allowed_origins: Iterable[str],
+    exposed_headers: Iterable[str],
+    rates: RequestRates,
+    meter: Meter,
+    bodies: Bodies,
+) -> ASGIApp:
+    """Return the whole HTTP side of the listener; `others` are served under `/v1` as on the main port.
+
+    `leaving` tells whether the gateway is about to stop.
+    """
+    routes, dialects = _routes(api, others, rates, meter, bodies)
+    router = Router(routes, redirect_slashes=False)
+    table = RouteTable(routes)
+    # Any origin is a choice for a server that asks for a key.
+    origins = Origins((origin for origin in allowed_origins if origin != ANY_ORIGIN), exposed_headers)
+    visitors = Visitors(keyring, origins)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        preflight = visitors.check(scope)
+        if preflight is not None:
+            await send({"type": "http.response.start", "status": 204, "headers": preflight})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await table.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
+
+    app = AnswerErrors(serve, routes=table)
+    return Observe(
+        app,
+        routes=table,
+        metrics=metrics,
+        keyring=keyring,
+        dialects=dialects,
+        leaving=leaving,
+        clock=time.perf_counter,
+    )
+
+
+def _routes(
+    api: Ollama, others: Iterable[Api], rates: RequestRates, meter: Meter, bodies: Bodies
+) -> tuple[list[Route], dict[str, Dialect]]:
+    """Return all routes, and their dialects by template."""
+    layers = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
+    limited = [Middleware(LimitTokens, meter=meter), Middleware(LimitRate, rates=rates), *layers]
+    routes: list[Route] = []
+    dialects: dict[str, Dialect] = {OTHER: OLLAMA}
+    for prefix, each in (("", api), *(("/v1", other) for other in others)):
+        for route in each.routes():
+            inside = (limited if route.generates else layers) if route.method == "POST" else []
+            methods = None if route.method is None else [route.method]
+            routes.append(Route(f"{prefix}{route.path}", route, methods=methods, middleware=inside))
+            dialects[routes[-1].path_format] = each.dialect
+    return routes, dialects
+
+
+class ByPort:
+    """Serves the requests of one port by an application of its own."""
+
+    def __init__(self, main: ASGIApp, *, port: int, other: ASGIApp) -> None:
+        self._main = main
+        self._port = port
+        self._other = other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request by the application of the port that it came to, whatever its headers say."""
+        app = self._other if scope["server"][1] == self._port else self._main
+        await app(scope, receive, send)
