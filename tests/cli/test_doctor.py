@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 EXIT_WRONG = 1
 EVERY_CHECK = (
     *("settings", "home", "binary", "fidelity", "login", "proxy", "provider", "clock"),
-    *("port", "key", "permissions", "disk", "store", "turn"),
+    *("port", "key", "permissions", "disk", "store", "packages", "turn"),
 )
 OWN_PROVIDER = """\
 model = "gpt-5.5"
@@ -49,7 +49,7 @@ async def test_a_machine_on_which_all_is_well_passes_with_a_turn(started_before:
         shown = await run(started_before, "doctor", PORT=port)
     assert by_check(checked) == dict.fromkeys(EVERY_CHECK, "ok"), checked.out
     assert (checked.status, json.loads(checked.out)["ok"]) == (0, True)
-    assert (shown.status, shown.out.splitlines()[-1]) == (0, "13 ok, 0 warnings, 0 wrong")
+    assert (shown.status, shown.out.splitlines()[-1]) == (0, "14 ok, 0 warnings, 0 wrong")
 
 
 @pytest.mark.promise("commands.doctor")

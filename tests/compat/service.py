@@ -20,6 +20,11 @@ START = (
         source=OURS,
     ),
     Promise(
+        id="start.package",
+        sentence="The wheel works with `uv tool install`, `uvx --from`, and `pipx`, and messages name the right one.",
+        source=OURS,
+    ),
+    Promise(
         id="start.again",
         sentence="A second start has the same key, and examines Codex no more; it writes only to its data directory.",
         source=OURS,

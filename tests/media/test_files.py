@@ -197,7 +197,7 @@ async def test_a_pdf_that_cannot_be_read_is_refused(loader: HttpMediaLoader, dat
 def test_without_pypdf_the_client_learns_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)
     assert read_job(b"\0\0\0\x09" + pdf(page("text"))) == (
-        b"-cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`."
+        b"-cannot be read: this gateway lacks pypdf. Its operator can add it: `turnbridge doctor` says how."
     )
 
 

@@ -189,6 +189,9 @@ def _served_models(endpoint: Endpoint) -> list[JsonObject] | None:
     try:
         if endpoint.readiness() is None:
             return None
+        if endpoint.key is None:
+            warn(f"a gateway runs on {endpoint.base_url}, but this user does not have its key.")
+            return []
         with progress("Asking the gateway for its models ..."):
             listed = endpoint.get("/v1/models")
     except NotTurnbridge as error:

@@ -16,6 +16,7 @@ from turnbridge.cli.gateway_client import Endpoint, decoded, error_message
 from turnbridge.cli.host_checks import (
     check_disk,
     check_key,
+    check_packages,
     check_permissions,
     check_port,
     check_proxy,
@@ -81,6 +82,7 @@ def _findings(*, turn: bool, model: str) -> Iterator[Finding]:
         "permissions": lambda: check_permissions(settings),
         "disk": lambda: check_disk(settings),
         "store": lambda: check_store(settings),
+        "packages": check_packages,
     }
     for name, check in checks.items():
         try:

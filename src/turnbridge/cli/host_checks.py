@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import importlib.util
 import ipaddress
 import os
 import shlex
@@ -20,6 +21,7 @@ from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_en
 from turnbridge.codex.account import LOGIN_FILE
 from turnbridge.codex.process.home import NO_PROXY_VARIABLES, hosts_without_proxy
 from turnbridge.settings.fields import Settings
+from turnbridge.settings.installation import adding
 from turnbridge.store.schema import sqlite_file, store_url
 from turnbridge.store.sql_store import open_store
 from turnbridge.turn.errors import GatewayError
@@ -130,6 +132,14 @@ def check_disk(settings: Settings) -> Iterator[Finding]:
         yield Finding("disk", "warning", text, remedy)
     else:
         yield Finding("disk", "ok", text)
+
+
+def check_packages() -> Iterator[Finding]:
+    """Say how to add what is optional, and no setting asks for."""
+    if importlib.util.find_spec("pypdf") is None:
+        yield Finding("packages", "ok", f"PDF files are refused, which pypdf could read: {adding('pypdf')}")
+    else:
+        yield Finding("packages", "ok", "PDF files can be read")
 
 
 def check_store(settings: Settings) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ def _extract(data: bytes, max_pages: int) -> str:
         import pypdf  # noqa: PLC0415 - an optional extra
         import pypdf.errors  # noqa: PLC0415 - the same
     except ImportError as error:
-        advice = "cannot be read: this gateway lacks pypdf. Its operator can add it: `.venv/bin/pip install pypdf`."
+        advice = "cannot be read: this gateway lacks pypdf. Its operator can add it: `turnbridge doctor` says how."
         raise _RefusedError(advice) from error
     try:
         reader = pypdf.PdfReader(BytesIO(data))

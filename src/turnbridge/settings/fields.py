@@ -4,9 +4,7 @@ import difflib
 import importlib.util
 import math
 import os
-import shlex
 import shutil
-import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ import platformdirs
 from msgspec import Meta, Struct, field, inspect, structs
 
 from turnbridge.settings.former import RECOGNISED, warning_about
+from turnbridge.settings.installation import adding
 
 # Variables with these prefixes are meant for this gateway, so unknown ones are reported.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
@@ -245,7 +244,7 @@ def _check_database_url(value: str) -> None:
 
 def _require_package(package: str, purpose: str) -> None:
     if importlib.util.find_spec(package) is None:
-        raise ValueError(f"{purpose} needs a package: {shlex.quote(sys.executable)} -m pip install {package}")
+        raise ValueError(f"{purpose} needs a package: {adding(package)}")
 
 
 # Parsers of strings that are more than one value, and checks besides the type.
