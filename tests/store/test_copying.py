@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.store.conftest import drop_everything
-from tests.store.samples import chat, conversation, items, say
+from tests.store.samples import PLENTY, chat, conversation, file, items, say
 from turnbridge.cli.main import app
 from turnbridge.store import copying
 from turnbridge.store.copying import MARK, WATCHED, copy, tables
@@ -30,6 +30,8 @@ async def filled(tmp_path: Path) -> str:
         await say(store, f"r{number}", [f"in{number}"], [f"out{number}"], after=f"r{number - 1}" if number else None)
     await store.add_conversation(conversation("c"), items("kept"))
     await store.add_chat(chat("one", topic="ü“"))
+    content = bytes(range(256)) * 5000
+    await store.add_file(file("f", size=len(content)), content, PLENTY)
     await store.aclose()
     return url
 

@@ -56,7 +56,9 @@ UNPARSED = "unparsed_arguments"
 FOREIGN_RESULT = "_tool_result"
 FOREIGN_BLOCKS = ("server_tool_use", "mcp_tool_use", "container_upload")
 
-FILES_NOT_STORED = "Uploaded files are not stored here: send the content itself, as 'base64' or by 'url'."
+FILES_NOT_STORED = (
+    "Uploaded files can be used on OpenAI's routes only: send the content itself, as 'base64' or by 'url'."
+)
 
 
 class History:
