@@ -11,6 +11,7 @@ from turnbridge.engine import media_items as module
 from turnbridge.engine.media_items import CONCURRENT_LOADS, ready_items
 from turnbridge.engine.ports import LoadedImage
 from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.images import MAX_TOTAL_PIXELS
 from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart
 from turnbridge.turn.request import TurnRequest
 
@@ -155,3 +156,27 @@ async def test_images_that_take_too_long_together_are_given_up(monkeypatch: pyte
         await asyncio.wait_for(ready_items(request, media), 10)
     assert (refused.value.error_code, refused.value.param) == ("invalid_image_url", "messages[0]")
     assert media.running == 0
+
+
+async def test_uploaded_images_and_files_are_those_of_the_client() -> None:
+    picture = ImagePart(file_id="file-1", param="input[0].content[0]")
+    notes = FilePart(filename=None, file_id="file-2", param="input[0].content[1]")
+    request = turn_request(items=(said(picture, notes),), client="me")
+    items, linked = await ready_items(request, ScriptedMedia())
+    shown = ImagePart(url="data:image/png;base64,file-1 of me@input[0].content[0]", param="")
+    assert items == (said(shown, TextPart(text="text of file-2 of me")),)
+    assert linked == {picture.param: shown, notes.param: TextPart(text="text of file-2 of me")}
+
+
+class VastMedia(ScriptedMedia):
+    """Every image has half of the pixels that a request may link to."""
+
+    async def image(self, url: str, *, param: str) -> LoadedImage:
+        return LoadedImage(f"data:{url}@{param}", MAX_TOTAL_PIXELS / 2)
+
+
+async def test_links_lead_to_so_many_pixels_together() -> None:
+    await ready_items(asking(said(image("https://a.test/1"), image("https://a.test/2"))), VastMedia())
+    with pytest.raises(InvalidRequest) as refused:
+        await ready_items(asking(said(*(image(f"https://a.test/{number}") for number in range(3)))), VastMedia())
+    assert (refused.value.error_code, refused.value.param) == ("image_too_large", "p")
