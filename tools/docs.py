@@ -19,13 +19,13 @@ from msgspec import structs
 from tests.compat.promises import AREAS
 from turnbridge.api.shared.errors import TABLE, error_headers, status_of
 from turnbridge.api.unserved import UNSERVED
-from turnbridge.bootstrap import observe
 from turnbridge.cli.clients.table import CLIENTS
 from turnbridge.cli.clients.values import Client, Values
 from turnbridge.cli.connect import DEFAULT
 from turnbridge.cli.main import app
 from turnbridge.codex.process.home import KEPT_CONFIG_KEYS
 from turnbridge.codex.protocol import errors as codex_errors
+from turnbridge.gauges import observe
 from turnbridge.settings.fields import Settings
 from turnbridge.settings.former import FORMER
 from turnbridge.turn.clients import Client as Caller

@@ -19,7 +19,7 @@ from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
-from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.ingress import NO_PAGE, PageSide, wrap
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import TOKEN_HEADERS, LimitTokens, Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
@@ -56,6 +56,18 @@ class Api(Protocol):
         ...
 
 
+class Page(Protocol):
+    """The page for browsers."""
+
+    def routes(self) -> list[Route]:
+        """Return its routes."""
+        ...
+
+    def side(self) -> PageSide:
+        """Return what it needs of every request."""
+        ...
+
+
 def build_app(
     apis: Iterable[Api],
     *,
@@ -70,6 +82,7 @@ def build_app(
     rates: RequestRates,
     meter: Meter,
     bodies: Bodies,
+    page: Page | None = None,
 ) -> ASGIApp:
     """Return the whole HTTP side.
 
@@ -88,6 +101,7 @@ def build_app(
         routes += served
         dialects |= {route.path_format: api.dialect for route in served}
     routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
+    routes += [] if page is None else page.routes()
     return wrap(
         Router(routes),
         keyring=keyring,
@@ -98,6 +112,7 @@ def build_app(
         exposed_headers=EXPOSED_HEADERS,
         dialects=dialects,
         leaving=leaving,
+        page=NO_PAGE if page is None else page.side(),
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sized
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,10 +36,14 @@ from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.ports import Backend, Judge, MediaLoader
 from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
+from turnbridge.gauges import observe
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.offload.schemas import SchemaJudge
+from turnbridge.page.owner import CommandData, OwnerDesk
+from turnbridge.page.routes import Page
+from turnbridge.page.setup import Running, own_names, owner_desk, page_of
 from turnbridge.settings.fields import Settings
 from turnbridge.store.schema import store_url
 from turnbridge.store.sql_store import SqlStore, guarded_store
@@ -110,6 +114,8 @@ class Gateway:
     watch: Watch
     keyring: Keyring
     meter: Meter
+    page: Page | None
+    """The page for browsers, unless it is switched off."""
     ollama: ASGIApp | None = None
     """The application of the listener for Ollama's clients, if there is one."""
 
@@ -137,16 +143,23 @@ class Gateway:
 
 @contextlib.asynccontextmanager
 async def running_gateway(
-    settings: Settings, *, api_key: str, provider: str | None = None, alone: bool = False
+    settings: Settings,
+    *,
+    api_key: str,
+    provider: str | None = None,
+    alone: bool = False,
+    commands: CommandData | None = None,
 ) -> AsyncIterator[Gateway]:
     """Start everything but the listener; Codex starts in the background, and ends with the context.
 
     `provider` is the base URL of a Responses API to put behind Codex instead of the user's login. A gateway that is
-    `alone` opens no store: it knows only `api_key`.
+    `alone` opens no store: it knows only `api_key`. `commands` is what the page shows of what commands know.
     """
     async with contextlib.AsyncExitStack() as stack:
         parts = _begin(settings, stack, api_key=api_key, provider=provider, alone=alone)
-        gateway, background = _assemble(settings, parts)
+        desk = owner_desk(settings, demo=provider is not None, commands=commands)
+        stack.push_async_callback(desk.aclose)
+        gateway, background = _assemble(settings, parts, desk)
         if parts.store is not None:
             stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.store.for_maintenance(), settings)))
         if parts.answers is not None:
@@ -204,7 +217,7 @@ def _begin(
     )
 
 
-def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns]:
+def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
     watch = Watch(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
     tokenizer, clients = OpenAITokenizer(), partial(_clients, settings, parts.keyring)
@@ -219,28 +232,33 @@ def _assemble(settings: Settings, parts: Parts) -> tuple[Gateway, BackgroundRuns
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
     parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
+    problem, models = partial(_problem, parts.pool, admission), Models(generation)
+    page = page_of(settings, _seen(parts, admission, models, problem), desk)
     apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count), sockets]
     apis += [Conversations(generation), _files(settings, state, bodies), Messages(generation, counter.count)]
-    apis += [SharedModels(generation, otherwise=Models(generation)), OrganizationUsage(parts.store)]
+    apis += [SharedModels(generation, otherwise=models), OrganizationUsage(parts.store)]
     app = build_app(
         apis,
         fidelity=parts.backend.fidelity,
         leaving=lambda: admission.leaving,
-        problem=lambda: "The gateway is shutting down." if admission.leaving else parts.pool.readiness().reason,
+        problem=problem,
         keyring=parts.keyring,
         metrics=metrics,
         metrics_token=settings.metrics_token,
-        own_names=(settings.host,),
+        own_names=own_names(settings),
         allowed_origins=settings.cors_allowed_origins,
         rates=parts.rates,
         meter=parts.meter,
         bodies=bodies,
+        page=page,
     )
     ollama = _ollama_app(settings, generation, apis, parts, admission, metrics)
-    return _gateway(_traced(app, parts.trace), ollama, parts, admission, watch), background
+    return _gateway(_traced(app, parts.trace), ollama, parts, admission, watch, page), background
 
 
-def _gateway(app: ASGIApp, ollama: ASGIApp | None, parts: Parts, admission: Admission, watch: Watch) -> Gateway:
+def _gateway(
+    app: ASGIApp, ollama: ASGIApp | None, parts: Parts, admission: Admission, watch: Watch, page: Page | None
+) -> Gateway:
     return Gateway(
         app=app,
         pool=parts.pool,
@@ -251,6 +269,7 @@ def _gateway(app: ASGIApp, ollama: ASGIApp | None, parts: Parts, admission: Admi
         keyring=parts.keyring,
         meter=parts.meter,
         ollama=ollama,
+        page=page,
     )
 
 
@@ -308,6 +327,25 @@ def _on_keys_changed(
     sockets.retire(lost)
 
 
+def _seen(parts: Parts, admission: Admission, models: Models, problem: Callable[[], str]) -> Running:
+    """Return what the page looks at."""
+    return Running(
+        pool=parts.pool,
+        admission=admission,
+        keyring=parts.keyring,
+        calls=parts.calls,
+        warm=parts.warm,
+        models=models,
+        problem=problem,
+        fidelity=parts.backend.fidelity,
+    )
+
+
+def _problem(pool: Pool, admission: Admission) -> str:
+    """Return why turns cannot be run now, or nothing."""
+    return "The gateway is shutting down." if admission.leaving else pool.readiness().reason
+
+
 async def _look_after(store: SqlStore, settings: Settings) -> None:
     """Remove what is too old or too much, now and then, until cancelled."""
     while True:
@@ -347,44 +385,6 @@ def _generation_rules(settings: Settings) -> GenerationRules:
         responses_output_mode=settings.responses_output_mode,
         omit_response_tools=settings.responses_omit_tool_manifest,
     )
-
-
-def observe(metrics: Metrics, admission: Admission, parts: Parts, sockets: Sized) -> None:
-    """Let the metrics show what counts by itself."""
-    pool, calls, warm = parts.pool, parts.calls, parts.warm
-    metrics.watch(
-        "turnbridge_ready",
-        "Whether turns can be run, as `/readyz` says.",
-        lambda: pool.readiness().ready and not admission.leaving,
-    )
-    metrics.watch("turnbridge_logged_in", "Whether Codex has a login.", lambda: pool.logged_in)
-    metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)
-    metrics.watch("turnbridge_requests_waiting", "Requests that wait for a turn.", lambda: admission.waiting)
-    metrics.watch("turnbridge_websockets_open", "WebSocket connections.", lambda: len(sockets))
-    metrics.watch("turnbridge_turns_parked", "Turns that wait for the outputs of their calls.", lambda: len(calls))
-    metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
-    metrics.watch(
-        "turnbridge_threads_spare",
-        "Threads started ahead of requests.",
-        lambda: sum(len(worker.spares) for worker in pool.workers),
-    )
-    metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len(pool.workers))
-    metrics.watch(
-        "turnbridge_app_server_memory_bytes",
-        "Resident memory of the app-servers that take turns.",
-        lambda: sum(worker.resident_bytes for worker in pool.workers),
-    )
-    metrics.watch_totals(
-        "turnbridge_app_server_replacements_total",
-        "App-servers that ended by themselves or were replaced or stopped, by reason.",
-        lambda: pool.ended,
-        label="reason",
-    )
-    if parts.trace is not None:
-        trace = parts.trace
-        metrics.watch_total(
-            "turnbridge_trace_lines_lost_total", "Lines of the wire trace not written.", lambda: trace.lost
-        )
 
 
 def wire_trace(settings: Settings, api_key: str) -> Trace:

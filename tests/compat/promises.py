@@ -11,6 +11,7 @@ from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
 from tests.compat.ollama import OLLAMA_API
 from tests.compat.operation import FAULTS, LIMITS, THREADS
 from tests.compat.outcomes import FAILURES, USAGE
+from tests.compat.page import PAGE
 from tests.compat.parameters import PARAMETERS, STRUCTURED_ANSWERS
 from tests.compat.promise import Promise
 from tests.compat.service import INGRESS, SAFETY, START
@@ -45,6 +46,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Keys": KEYS,
     "Start and login": START,
     "Commands": COMMANDS,
+    "Page": PAGE,
     "Ingress": INGRESS,
     "Bounds": BOUNDS,
     "Safety": SAFETY,

@@ -14,7 +14,7 @@ from click.exceptions import Exit
 
 from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, progress, refuse, usable_settings, warn
 from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_endpoint
-from turnbridge.cli.plan import described_account, described_limits, limits_as_json
+from turnbridge.cli.plan import described_account, described_limits
 from turnbridge.codex.account import (
     AccountSession,
     Identity,
@@ -23,13 +23,14 @@ from turnbridge.codex.account import (
     PlanLimit,
     account_session,
     forget_login_file,
+    identity_as_json,
+    limits_as_json,
 )
 from turnbridge.codex.setup import codex_with, login_command
 from turnbridge.logs.setup import configure_logging
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
-from turnbridge.turn.items import JsonObject
 
 T = TypeVar("T")
 
@@ -246,17 +247,3 @@ def _make_codex_home(settings: Settings) -> None:
         settings.codex_home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         refuse(f"Cannot create {settings.codex_home}: {error.strerror}. Choose another directory in CODEX_HOME.")
-
-
-def identity_as_json(identity: Identity) -> JsonObject:
-    """Return who is logged in as JSON."""
-    account = identity.account
-    return {
-        "usable": identity.usable,
-        "login_needed": identity.login_needed,
-        "provider": identity.provider,
-        "kind": None if account is None else account.type,
-        "email": None if account is None else account.email,
-        "plan": None if account is None else account.plan_type,
-        "problem": identity.problem,
-    }

@@ -147,7 +147,7 @@ def _values(client: Client, settings: Settings, models: Sequence[JsonObject], mo
             key_file = settings.data_dir / FOLDER / KEY_FILE
     except OSError as error:
         refuse(f"Cannot use {error.filename or key_file}: {error.strerror}.", status=EXIT_UNAVAILABLE)
-    chosen, native = _model(models, model)
+    chosen, native = offered_model(models, model)
     values = Values(
         base_url=configured_endpoint(settings).base_url,
         key=key,
@@ -162,7 +162,7 @@ def _values(client: Client, settings: Settings, models: Sequence[JsonObject], mo
     return values
 
 
-def _model(models: Sequence[JsonObject], model: str | None) -> tuple[OfferedModel, str]:
+def offered_model(models: Sequence[JsonObject], model: str | None) -> tuple[OfferedModel, str]:
     """Return the model to set, and its name in Codex's catalogue; without a gateway there is no list."""
     by_name = {str(entry.get("id")): entry for entry in models}
     name = model or DEFAULT.name

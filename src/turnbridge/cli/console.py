@@ -102,6 +102,19 @@ class Banner:
     key_file: Path | None
     """The file that holds a generated key."""
     demo: bool
+    code: str | None = None
+    """Opens the page without a key, once."""
+    has_page: bool = True
+
+    @property
+    def page(self) -> str:
+        """Return a line that tells where the page is."""
+        if not self.has_page:
+            return ""
+        root = self.base_url.removesuffix("v1")
+        # A fragment is sent to no server, and stands in no log.
+        where = f"{root}  (asks for the key)" if self.code is None else f"{root}#code={self.code}"
+        return f"  Page      {where}\n"
 
     @property
     def base_url(self) -> str:
@@ -115,7 +128,7 @@ Turnbridge {__version__} listens on {self.base_url}{mode}
 
   Base URL  {self.base_url}
   API key   {self.key.text}
-{self._where_the_key_is()}
+{self._where_the_key_is()}{self.page}
 """
 
     def _where_the_key_is(self) -> str:

@@ -1,11 +1,10 @@
-"""The account and the windows of its plan, in words and as JSON."""
+"""The account and the windows of its plan, in words."""
 
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from turnbridge.codex.account import Identity, PlanLimit, PlanWindow
-from turnbridge.turn.items import Json
 
 MINUTES_PER_HOUR = 60
 MINUTES_PER_DAY = 24 * 60
@@ -46,20 +45,6 @@ def described_limits(limits: Sequence[PlanLimit]) -> Iterator[str]:
     for limit in limits:
         if limit.credits is not None and (limit.credits.unlimited or limit.credits.has_credits):
             yield f"  credits: {'unlimited' if limit.credits.unlimited else limit.credits.balance or 'some'}"
-
-
-def limits_as_json(limits: Sequence[PlanLimit]) -> Json:
-    """Return the windows of the plan as JSON."""
-    return [
-        {
-            "limit": limit.limit_id,
-            "window_minutes": window.window_duration_mins,
-            "used_percent": window.used_percent,
-            "resets_at": window.resets_at,
-        }
-        for limit in limits
-        for window in limit.windows
-    ]
 
 
 def _named(limit: PlanLimit) -> str:

@@ -18,6 +18,7 @@ from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.cli.api_key import KEY_FILE, stored_key
 from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, shown_key, usable_settings, warn
 from turnbridge.cli.listener import Address, Listener, address_of, listen, passed_listener, resolved
+from turnbridge.cli.page_data import command_data
 from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
 from turnbridge.codex.setup import login_command
 from turnbridge.logs.output import print_to
@@ -126,16 +127,17 @@ async def _serve(settings: Settings, listeners: list[Listener], *, demo: bool) -
     api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
     address, *others = map(address_of, listeners)
-    file = settings.data_dir / KEY_FILE
-    key = shown_key(api_key, chosen=settings.api_key is not None, file=file)
-    banner = Banner(
-        host=address.host, port=address.port, key=key, key_file=None if settings.api_key else file, demo=demo
-    )
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         gateway = await stack.enter_async_context(
-            running_gateway(settings, api_key=api_key, provider=model.base_url if model else None)
+            running_gateway(
+                settings,
+                api_key=api_key,
+                provider=model.base_url if model else None,
+                commands=command_data(settings, api_key, port=address.port),
+            )
         )
+        banner = _banner(settings, gateway, address, api_key, demo=demo)
         # Twice the requests that can be running or queued: as many connections may be idle.
         wanted = 2 * (settings.max_turns + settings.queue_max)
         app = gateway.app
@@ -150,6 +152,21 @@ async def _serve(settings: Settings, listeners: list[Listener], *, demo: bool) -
         stack.callback(first_steps.cancel)
         _tune_garbage_collector()
         await server.serve(sockets=[listener.socket for listener in listeners])
+
+
+def _banner(settings: Settings, gateway: Gateway, address: Address, api_key: str, *, demo: bool) -> Banner:
+    file = settings.data_dir / KEY_FILE
+    # As a generated key, the code is for a terminal only: a service's log would keep it.
+    code = gateway.page.new_code() if gateway.page is not None and sys.stdout.isatty() else None
+    return Banner(
+        host=address.host,
+        port=address.port,
+        key=shown_key(api_key, chosen=settings.api_key is not None, file=file),
+        key_file=None if settings.api_key else file,
+        demo=demo,
+        code=code,
+        has_page=gateway.page is not None,
+    )
 
 
 def _say(text: str) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import click
 
 from turnbridge import __version__
-from turnbridge.cli.account import account_of, identity_as_json
+from turnbridge.cli.account import account_of
 from turnbridge.cli.console import print_json, usable_settings
 from turnbridge.cli.gateway_client import NotTurnbridge, configured_endpoint
-from turnbridge.cli.plan import described_account, described_limits, limits_as_json
-from turnbridge.codex.account import Identity, PlanLimit
+from turnbridge.cli.plan import described_account, described_limits
+from turnbridge.codex.account import Identity, PlanLimit, identity_as_json, limits_as_json
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError

@@ -5,7 +5,7 @@ Each session is a short-lived app-server in the gateway's Codex home. The login 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -20,7 +20,7 @@ from turnbridge.codex.protocol.encode import initialize_params
 from turnbridge.codex.protocol.jsonrpc import LineSplitter, decode_as, decode_line
 from turnbridge.codex.protocol.messages import Wire
 from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import Json, JsonObject
 
 LoginMethod: TypeAlias = Literal["chatgpt", "chatgptDeviceCode"]
 
@@ -273,6 +273,34 @@ def forget_login_file(home: Path, user_home: Path) -> None:
     """Remove the user's login file after a logout: Codex removes only its link to it."""
     if not (home / LOGIN_FILE).is_symlink():
         (user_home / LOGIN_FILE).unlink(missing_ok=True)
+
+
+def identity_as_json(identity: Identity) -> JsonObject:
+    """Return who is logged in as JSON."""
+    account = identity.account
+    return {
+        "usable": identity.usable,
+        "login_needed": identity.login_needed,
+        "provider": identity.provider,
+        "kind": None if account is None else account.type,
+        "email": None if account is None else account.email,
+        "plan": None if account is None else account.plan_type,
+        "problem": identity.problem,
+    }
+
+
+def limits_as_json(limits: Sequence[PlanLimit]) -> Json:
+    """Return the windows of the plan as JSON."""
+    return [
+        {
+            "limit": limit.limit_id,
+            "window_minutes": window.window_duration_mins,
+            "used_percent": window.used_percent,
+            "resets_at": window.resets_at,
+        }
+        for limit in limits
+        for window in limit.windows
+    ]
 
 
 def _shortened(reason: str) -> str:

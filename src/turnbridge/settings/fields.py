@@ -153,6 +153,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Maximum size of a request body in MB."""
     cors_allowed_origins: tuple[str, ...] = field(default=(), name="PROXY_CORS_ALLOWED_ORIGINS")
     """CORS origins allowed besides loopback, Obsidian and Capacitor; separated by commas, `*` for any."""
+    page: bool = field(default=True, name="PROXY_PAGE")
+    """Serve the page for browsers at `/`."""
     metrics_token: str | None = field(default=None, name="PROXY_METRICS_TOKEN")
     """Bearer token of `/metrics`. Default: the API key, or an [admin's](keys.md)."""
     dialect: Literal["auto", "v2", "v2-early", "v1"] = field(default="auto", name="PROXY_APP_SERVER_DIALECT")
@@ -205,8 +207,7 @@ def _program(value: object) -> object:
     """Return the path of a program; a name without a slash is looked up on PATH."""
     if not isinstance(value, str | Path) or os.sep in str(value):
         return value
-    found = shutil.which(value)
-    if found is None:
+    if (found := shutil.which(value)) is None:
         raise ValueError(f"there is no program `{value}` on PATH; give its path")
     return found
 

@@ -10,6 +10,7 @@ from turnbridge.trace.trace import HttpKind, Line, Moment, Trace, serving
 from turnbridge.turn.items import JsonObject
 
 EVENT_STREAM = "text/event-stream"
+PAGE_PREFIX = "/turnbridge/"
 
 
 class TraceHttp:
@@ -23,7 +24,8 @@ class TraceHttp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""
-        if scope["type"] != "http":
+        # The page of this gateway reads the trace, and its requests open sessions.
+        if scope["type"] != "http" or scope["path"].startswith(PAGE_PREFIX):
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(self._trace, scope, lambda: self._request_id(scope))

@@ -19,6 +19,11 @@ from turnbridge.turn.items import JsonObject
 
 NO_KEEPALIVE = b"x-no-keepalive"
 
+PAGE_TOKEN = b"x-turnbridge-page-token"
+"""With this header, requests of the page say which session they belong to; no other page can send it unasked."""
+PAGE_PREFIX = "/turnbridge/"
+"""Of the page's files and of the data that it reads: requests below it are not those of a client."""
+
 # Parsed addresses and host names: as many as there are connections.
 CACHE_SIZE = 4096
 # The smallest network that an IPv6 customer gets: one peer may use all of its addresses.

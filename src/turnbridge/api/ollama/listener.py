@@ -19,8 +19,9 @@ from turnbridge.turn.errors import Forbidden
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, header_value, is_loopback, names_us
 from turnbridge.web.middleware.auth import HOST_ECHO_LIMIT, Keys
+from turnbridge.web.middleware.cors import Origins
 from turnbridge.web.middleware.idempotency import AnswerOnce, Answers
-from turnbridge.web.middleware.ingress import AnswerErrors, Observe, Origins, RouteTable
+from turnbridge.web.middleware.ingress import AnswerErrors, Observe, RouteTable
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import LimitTokens, Meter
 from turnbridge.web.middleware.observability import OTHER, Metrics, context_of

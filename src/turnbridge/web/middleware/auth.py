@@ -18,7 +18,7 @@ from starlette.types import Scope
 
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable, Forbidden, InvalidApiKey, RateLimited
-from turnbridge.web.http import header_value, is_loopback, names_us, network_of
+from turnbridge.web.http import PAGE_TOKEN, header_value, is_loopback, names_us, network_of
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.observability import context_of
 
@@ -143,8 +143,13 @@ class Authentication:
         open_paths: Collection[str],
         other_checks: Mapping[str, Callable[[Scope], Client]],
         own_names: Collection[str],
+        visitor: Callable[[Scope], Client] | None = None,
     ) -> None:
-        """`other_checks` has paths with a rule of their own; `own_names` are the gateway's besides its addresses."""
+        """`other_checks` has paths with a rule of their own; `own_names` are the gateway's besides its addresses.
+
+        `visitor` finds who makes a request of the page; it raises `InvalidApiKey` or `Forbidden`.
+        """
+        self._visitor = visitor
         self._keys = keys
         self._open_paths = frozenset(open_paths)
         self._other_checks = other_checks
@@ -152,6 +157,8 @@ class Authentication:
 
     def client(self, scope: Scope) -> Client | None:
         """Return whose key a request brings; None if it needs none. Raises `InvalidApiKey`, or `RateLimited`."""
+        if self._visitor is not None and header_value(scope, PAGE_TOKEN) is not None:
+            return self._visitor(scope)
         path = scope["path"]
         if path not in self._open_paths:
             return self._other_checks.get(path, self._keys.check)(scope)

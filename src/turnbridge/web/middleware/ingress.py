@@ -8,8 +8,9 @@ headers that it wants in the `RequestContext`.
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import NoReturn
 
 import msgspec
 import structlog
@@ -18,8 +19,8 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import (
-    Forbidden,
     GatewayError,
     InternalFault,
     MethodNotAllowed,
@@ -27,10 +28,19 @@ from turnbridge.turn.errors import (
     WebSocketNotServed,
     without_frames,
 )
-from turnbridge.web.http import OPENAI, Dialect, encoded, header_value, new_id, wants_websocket
+from turnbridge.web.http import OPENAI, PAGE_PREFIX, PAGE_TOKEN, Dialect, encoded, header_value, new_id, wants_websocket
 from turnbridge.web.middleware.auth import Authentication, Keys
+from turnbridge.web.middleware.cors import Origins
 from turnbridge.web.middleware.keyring import Keyring
-from turnbridge.web.middleware.observability import CONTEXT_KEY, OTHER, Metrics, RequestContext, context_of, log_request
+from turnbridge.web.middleware.observability import (
+    CONTEXT_KEY,
+    OTHER,
+    Metrics,
+    Outcome,
+    RequestContext,
+    context_of,
+    log_request,
+)
 
 PROBES = ("/healthz", "/readyz", "/livez")
 """Served without the key: they say whether turns can be run."""
@@ -55,23 +65,25 @@ VERSION = "/v1"
 # Azure puts `/openai/deployments/NAME` before its routes.
 MOST_MISPLACED = 4
 
-# Obsidian on the desktop, and Capacitor apps such as Obsidian on a phone.
-WELL_KNOWN_ORIGINS = frozenset({b"app://obsidian.md", b"capacitor://localhost"})
-LOOPBACK_ORIGIN = re.compile(rb"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?")
-
-# A header name of RFC 9110; anything else must not be echoed into a header.
-HEADER_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-ALLOWED_METHODS = b"GET, POST, DELETE, OPTIONS, HEAD"
-
-# How long a browser may cache a preflight; Safari's maximum.
-PREFLIGHT_SECONDS = b"600"
-PREFLIGHT_VARY = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
-
-ALWAYS_EXPOSED = ("x-request-id", "retry-after", "server-timing")
 TIMING_HEADER = b"server-timing"
 
-# The error and the log contain the origin, so that it can be copied into the setting; real ones are far shorter.
-ORIGIN_ECHO_LIMIT = 200
+# Enough to recognise a client by.
+AGENT_LIMIT = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSide:
+    """What the page for browsers needs of every request."""
+
+    open_paths: Collection[str] = ()
+    """Paths that ask for no key."""
+    visitor: Callable[[Scope], Client] | None = None
+    """Returns whose session a request of the page belongs to; raises `InvalidApiKey` or `Forbidden`."""
+    on_end: Callable[[RequestContext, Outcome, float], None] | None = None
+    """Is told of each request to an API that has ended, how and when."""
+
+
+NO_PAGE = PageSide()
 
 
 def wrap(
@@ -85,6 +97,7 @@ def wrap(
     exposed_headers: Iterable[str] = (),
     dialects: Mapping[str, Dialect] | None = None,
     leaving: Callable[[], bool] = lambda: False,
+    page: PageSide = NO_PAGE,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ASGIApp:
     """Return `router` inside the layers.
@@ -97,7 +110,13 @@ def wrap(
     routes = RouteTable(router.routes)
     keys = Keys(keyring)
     scrape = Keys(Keyring(metrics_token), setting="PROXY_METRICS_TOKEN").check if metrics_token else keys.check_operator
-    authentication = Authentication(keys, open_paths=OPEN_PATHS, other_checks={METRICS: scrape}, own_names=own_names)
+    authentication = Authentication(
+        keys,
+        open_paths=(*OPEN_PATHS, *page.open_paths),
+        other_checks={METRICS: scrape},
+        own_names=own_names,
+        visitor=page.visitor,
+    )
     origins = Origins(allowed_origins, exposed_headers)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,15 +129,8 @@ def wrap(
         await routes.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
 
     app = AnswerErrors(serve, routes=routes)
-    return Observe(
-        app,
-        routes=routes,
-        metrics=metrics,
-        keyring=keyring,
-        dialects=dialects or {},
-        leaving=leaving,
-        clock=clock,
-    )
+    observed = partial(Observe, routes=routes, metrics=metrics, keyring=keyring, leaving=leaving, clock=clock)
+    return observed(app, dialects=dialects or {}, on_end=page.on_end)
 
 
 def _path_of(scope: Scope) -> str:
@@ -176,64 +188,6 @@ class RouteTable:
         return sorted(self._methods.get(template, ()))
 
 
-class Origins:
-    """CORS: which web pages and desktop apps may call the gateway from a browser engine.
-
-    Loopback origins may, and two apps whose origin is the same for everybody; the operator allows others. Requests
-    without an Origin header do not come from a page, and pass.
-    """
-
-    def __init__(self, origins: Iterable[str], exposed_headers: Iterable[str]) -> None:
-        given = {origin.strip().rstrip("/").lower().encode() for origin in origins}
-        self._any_origin = b"*" in given
-        self._origins = WELL_KNOWN_ORIGINS | given - {b"*"}
-        self._exposed = ", ".join(dict.fromkeys((*ALWAYS_EXPOSED, *exposed_headers))).encode()
-        self._log = structlog.get_logger()
-
-    def check(self, scope: Scope) -> list[tuple[bytes, bytes]] | None:
-        """Add the CORS headers of the answer; return the further ones of a preflight, if the request is one."""
-        origin = header_value(scope, b"origin")
-        if origin is None:
-            return None
-        context, granted = context_of(scope), self._granted(origin)
-        preflight = scope["method"] == "OPTIONS" and header_value(scope, b"access-control-request-method") is not None
-        if not granted and (preflight or wants_websocket(scope)):
-            self._refuse(origin, context)
-        if not preflight:
-            exposed = [(b"access-control-expose-headers", self._exposed)] if granted else []
-            context.response_headers += [(b"vary", b"Origin"), *granted, *exposed]
-            return None
-        context.response_headers += [(b"vary", PREFLIGHT_VARY), *granted]
-        return _preflight_headers(scope)
-
-    def _refuse(self, origin: bytes, context: RequestContext) -> NoReturn:
-        """Refuse an origin: browsers keep a page from other answers, but let it use any WebSocket."""
-        context.response_headers.append((b"vary", PREFLIGHT_VARY))
-        shown = origin[:ORIGIN_ECHO_LIMIT].decode("latin-1")
-        self._log.info("origin_refused", origin=shown, request_id=context.request_id)
-        raise Forbidden(
-            f"The origin {shown} may not call this server from a browser. "
-            "Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
-        )
-
-    def _granted(self, origin: bytes) -> list[tuple[bytes, bytes]]:
-        if origin in self._origins or LOOPBACK_ORIGIN.fullmatch(origin):
-            return [(b"access-control-allow-origin", origin), (b"access-control-allow-credentials", b"true")]
-        # No credentials with "*": a page that was not allowed by name must not use the browser's cookies.
-        return [(b"access-control-allow-origin", b"*")] if self._any_origin else []
-
-
-def _preflight_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    headers = [(b"access-control-allow-methods", ALLOWED_METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
-    asked = header_value(scope, b"access-control-request-headers") or b""
-    names = [name for part in asked.split(b",") if HEADER_TOKEN.fullmatch(name := part.strip())]
-    if names:
-        headers.append((b"access-control-allow-headers", b", ".join(names)))
-    if header_value(scope, b"access-control-request-private-network") == b"true":
-        headers.append((b"access-control-allow-private-network", b"true"))
-    return headers
-
-
 class Observe:
     """Gives each request its id and its record, and logs and counts it when it ends, however it ends."""
 
@@ -247,6 +201,7 @@ class Observe:
         dialects: Mapping[str, Dialect],
         leaving: Callable[[], bool],
         clock: Callable[[], float],
+        on_end: Callable[[RequestContext, Outcome, float], None] | None = None,
     ) -> None:
         self._app = app
         self._routes = routes
@@ -254,6 +209,7 @@ class Observe:
         self._secrets = keyring.secrets
         self._dialects = dialects
         self._leaving = leaving
+        self._on_end = on_end
         self._clock = clock
         self._log = structlog.get_logger()
 
@@ -287,16 +243,23 @@ class Observe:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 context.complete = True
 
-        self._metrics.request_began()
+        if not context.own:
+            self._metrics.request_began()
         try:
             await self._app(scope, watched_receive, watched_send)
         finally:
-            ended_at = self._clock()
-            outcome = context.outcome()
+            self._end(context)
+
+    def _end(self, context: RequestContext) -> None:
+        ended_at = self._clock()
+        outcome = context.outcome()
+        if not context.own:
             self._metrics.request_ended(context, outcome=outcome, ended_at=ended_at)
             if context.on_end is not None:
                 context.on_end(context, outcome)
-            log_request(self._log, context, outcome=outcome, ended_at=ended_at)
+            if self._on_end is not None and context.route not in EXACT_PATHS:
+                self._on_end(context, outcome, ended_at)
+        log_request(self._log, context, outcome=outcome, ended_at=ended_at)
 
     def _context_for(self, scope: Scope) -> RequestContext:
         request_id = header_value(scope, b"x-request-id") or b""
@@ -311,6 +274,9 @@ class Observe:
             method=scope["method"],
             route=route,
             dialect=self._dialects.get(route, OPENAI),
+            agent=(header_value(scope, b"user-agent") or b"")[:AGENT_LIMIT].decode("latin-1"),
+            from_page=header_value(scope, PAGE_TOKEN) is not None,
+            own=self._on_end is not None and (route == "/" or route.startswith(PAGE_PREFIX)),
             peer=peer[0],
             clock=self._clock,
             started_at=self._clock(),

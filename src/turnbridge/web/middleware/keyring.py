@@ -65,6 +65,14 @@ class Keyring:
         """Return the client of a key. Its digest is looked up, so the time tells nothing of other keys."""
         return self._clients.get(hashlib.sha256(key).digest())
 
+    def first(self) -> Client:
+        """Return the client of the first key of the settings: whoever started the gateway has it."""
+        return next(iter(self._own.values()))
+
+    def current(self, client: Client) -> Client | None:
+        """Return a client as it is now; None if it has no key any more."""
+        return next((each for each in self._clients.values() if each.id == client.id), None)
+
     def ended(self, key: bytes) -> str | None:
         """Return why a key that was found nowhere is not accepted any more; None if there never was such a key."""
         return self._ended.get(key_digest(key))

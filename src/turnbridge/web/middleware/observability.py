@@ -98,6 +98,12 @@ class RequestContext:
     complete: bool = False
     """Whether the response was sent to its end."""
 
+    agent: str = ""
+    """The beginning of the request's User-Agent; the log does not have it."""
+    from_page: bool = False
+    """Whether the page of this gateway makes the request."""
+    own: bool = False
+    """Whether it is for a file or data of that page, and not for an API: then it is not counted."""
     peer: str = ""
     """The address at the other end of the connection; a reverse proxy's, if there is one."""
     client: Client | None = None
@@ -179,7 +185,7 @@ def context_of(scope: Scope) -> RequestContext:
 def log_request(log: FilteringBoundLogger, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
     """Write the request's one line."""
     write = log.warning if outcome in OUTCOMES_OF_CONCERN else log.info
-    if context.route in POLLED_ROUTES and context.status not in REFUSED:
+    if (context.route in POLLED_ROUTES or context.own) and context.status not in REFUSED:
         write = log.debug
     started, usage = context.started_at, context.usage
     write(

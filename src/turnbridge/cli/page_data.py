@@ -1,0 +1,59 @@
+"""What the page for browsers shows of what commands know: settings, how clients are connected, the doctor, the key."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from turnbridge.cli.api_key import KEY_FILE
+from turnbridge.cli.clients.table import CLIENTS
+from turnbridge.cli.clients.values import Values
+from turnbridge.cli.config import effective_settings
+from turnbridge.cli.connect import FOLDER, HIDDEN_KEY, offered_model
+from turnbridge.page.owner import CommandData
+from turnbridge.settings.command_line import own_command
+from turnbridge.settings.fields import Settings, config_file
+from turnbridge.turn.items import Json, JsonObject
+
+# Guests are not told where the owner keeps files.
+SOME_KEY_FILE = Path("/path/to/your/key")
+
+
+def command_data(settings: Settings, api_key: str, *, port: int) -> CommandData:
+    """Return it for a gateway that runs with these settings."""
+    file = settings.data_dir / KEY_FILE if settings.api_key is None else settings.data_dir / FOLDER / KEY_FILE
+
+    def effective() -> Json:
+        shown = effective_settings(settings, os.environ, config_file(os.environ))
+        return [{"name": one.name, "value": one.text, "source": one.source} for one in shown]
+
+    def clients(base_url: str, models: Sequence[JsonObject], *, owner: bool) -> list[Json]:
+        model, native = offered_model(models, None)
+        values = Values(
+            base_url=base_url,
+            key=HIDDEN_KEY,
+            key_file=file if owner else SOME_KEY_FILE,
+            model=model,
+            native_model=native,
+        )
+        return [
+            {
+                "name": one.name,
+                "title": one.title,
+                "where": one.where,
+                "text": one.settings.text(values),
+                "then": one.then,
+                "notes": list(one.notes),
+                "api": one.api,
+                "command": own_command("connect", one.name, "--write") if owner and one.written is not None else None,
+            }
+            for one in CLIENTS
+        ]
+
+    return CommandData(
+        settings=effective,
+        clients=clients,
+        # Otherwise the doctor would look for a gateway where none is.
+        doctor_environment={"PORT": str(port), "PROXY_HOST": settings.host},
+        key=api_key.split(",", maxsplit=1)[0].strip(),
+        hidden_key=HIDDEN_KEY,
+    )

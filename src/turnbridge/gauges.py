@@ -1,0 +1,71 @@
+"""Gauges of what counts by itself, for the metrics: turns, threads, app-servers, connections."""
+
+from collections.abc import Sized
+from typing import Protocol
+
+from turnbridge.codex.process.pool import Pool
+from turnbridge.engine.admission import Admission
+from turnbridge.trace.trace import Trace
+from turnbridge.web.middleware.observability import Metrics
+
+
+class Counted(Protocol):
+    """The parts of a gateway that count by themselves."""
+
+    @property
+    def pool(self) -> Pool:
+        """Return the app-servers."""
+        ...
+
+    @property
+    def calls(self) -> Sized:
+        """Return the parked turns."""
+        ...
+
+    @property
+    def warm(self) -> Sized:
+        """Return the warm threads."""
+        ...
+
+    @property
+    def trace(self) -> Trace | None:
+        """Return the wire trace."""
+        ...
+
+
+def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Sized) -> None:
+    """Let the metrics show what counts by itself."""
+    pool, calls, warm = parts.pool, parts.calls, parts.warm
+    metrics.watch(
+        "turnbridge_ready",
+        "Whether turns can be run, as `/readyz` says.",
+        lambda: pool.readiness().ready and not admission.leaving,
+    )
+    metrics.watch("turnbridge_logged_in", "Whether Codex has a login.", lambda: pool.logged_in)
+    metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)
+    metrics.watch("turnbridge_requests_waiting", "Requests that wait for a turn.", lambda: admission.waiting)
+    metrics.watch("turnbridge_websockets_open", "WebSocket connections.", lambda: len(sockets))
+    metrics.watch("turnbridge_turns_parked", "Turns that wait for the outputs of their calls.", lambda: len(calls))
+    metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
+    metrics.watch(
+        "turnbridge_threads_spare",
+        "Threads started ahead of requests.",
+        lambda: sum(len(worker.spares) for worker in pool.workers),
+    )
+    metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len(pool.workers))
+    metrics.watch(
+        "turnbridge_app_server_memory_bytes",
+        "Resident memory of the app-servers that take turns.",
+        lambda: sum(worker.resident_bytes for worker in pool.workers),
+    )
+    metrics.watch_totals(
+        "turnbridge_app_server_replacements_total",
+        "App-servers that ended by themselves or were replaced or stopped, by reason.",
+        lambda: pool.ended,
+        label="reason",
+    )
+    if parts.trace is not None:
+        trace = parts.trace
+        metrics.watch_total(
+            "turnbridge_trace_lines_lost_total", "Lines of the wire trace not written.", lambda: trace.lost
+        )

@@ -1,0 +1,179 @@
+"""What only the owner may see and do on the page: the account and its plan, a login, settings, the doctor, the key."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnbridge.page.account import AccountDesk
+from turnbridge.page.routes import Entry, Handler, small_body
+from turnbridge.page.sessions import Visitor
+from turnbridge.turn.errors import BackendUnavailable, Forbidden, InvalidRequest
+from turnbridge.turn.items import Json, JsonObject
+from turnbridge.web.http import json_response
+
+FOR_THE_OWNER = "Only the owner of this gateway may see this: open the link of `serve`, or use the owner's key."
+ORIGIN = re.compile(r"https?://[\w.:\[\]-]{1,200}")
+ListModels = Callable[[Request], Awaitable[Response]]
+"""Lists the models, as the API does."""
+# It starts Codex, and asks the provider and the account's server.
+DOCTOR_TIMEOUT_S = 90.0
+
+
+class _Listed(msgspec.Struct):
+    """A list of models."""
+
+    data: list[JsonObject]
+
+
+class ListClients(Protocol):
+    """Tells how each client is connected to a gateway."""
+
+    def __call__(self, base_url: str, models: Sequence[JsonObject], *, owner: bool) -> list[Json]:
+        """Return the settings of each client, with one of the models; paths of files are for the owner only."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandData:
+    """What the commands know and the page shows, too."""
+
+    settings: Callable[[], Json]
+    """Returns the effective settings and their sources; secrets are masked."""
+    clients: ListClients
+    doctor_environment: Mapping[str, str]
+    """What the doctor has to know besides the environment."""
+    key: str
+    """The owner's."""
+    hidden_key: str
+    """What stands for a key in the settings of clients."""
+
+
+class OwnerDesk:
+    """The handlers."""
+
+    def __init__(self, account: AccountDesk | None, data: CommandData | None) -> None:
+        """Without an account, this is the demo; without data, it runs inside a command or a test."""
+        self._account = account
+        self._data = data
+        self._doctor = asyncio.Lock()
+
+    @property
+    def demo(self) -> bool:
+        """Tell whether there is no account."""
+        return self._account is None
+
+    async def aclose(self) -> None:
+        """Cancel a login that is pending."""
+        if self._account is not None:
+            await self._account.cancel_login()
+
+    def handlers(self, models: ListModels) -> list[Entry]:
+        """Return the handlers, by method and path."""
+        found: list[Entry] = [("GET", "/account", self._show_account)]
+        if self._account is not None:
+            found += [
+                ("POST", "/login", self._start_login),
+                ("GET", "/login", self._show_login),
+                ("DELETE", "/login", self._cancel_login),
+            ]
+        if self._data is not None:
+            found += [
+                ("GET", "/settings", self._settings),
+                ("POST", "/doctor", self._run_doctor),
+                ("GET", "/key", self._key),
+            ]
+        found = [(method, path, _owners(handler)) for method, path, handler in found]
+        if self._data is not None:
+            found.append(("GET", "/connect", partial(self._connect, models)))
+        return found
+
+    async def _show_account(self, _: Request, __: Visitor) -> Response:
+        if self._account is None:
+            return json_response({"demo": True, "limits": [], "limits_problem": None})
+        return json_response({"demo": False, **(await self._account.state()).as_json()})
+
+    async def _start_login(self, request: Request, _: Visitor) -> Response:
+        assert self._account is not None
+        match (await small_body(request)).get("method"):
+            case "browser":
+                login = await self._account.start_login("chatgpt")
+            case "device":
+                login = await self._account.start_login("chatgptDeviceCode")
+            case _:
+                raise InvalidRequest("Choose `browser` or `device`.", param="method")
+        return json_response(login.as_json())
+
+    async def _show_login(self, _: Request, __: Visitor) -> Response:
+        assert self._account is not None
+        return json_response(self._account.login.as_json())
+
+    async def _cancel_login(self, _: Request, __: Visitor) -> Response:
+        assert self._account is not None
+        await self._account.cancel_login()
+        return json_response(self._account.login.as_json())
+
+    async def _connect(self, models: ListModels, request: Request, visitor: Visitor) -> Response:
+        """Tell every visitor how clients are connected, to the address under which the page was opened."""
+        assert self._data is not None
+        origin = request.query_params.get("origin", "")
+        if not ORIGIN.fullmatch(origin):
+            raise InvalidRequest("Give the `origin` of the page.", param="origin")
+        listed = msgspec.json.decode(bytes((await models(request)).body), type=_Listed)
+        shown = self._data.clients(f"{origin}/v1", listed.data, owner=visitor.owner)
+        return json_response({"clients": shown, "hidden_key": self._data.hidden_key})
+
+    async def _settings(self, _: Request, __: Visitor) -> Response:
+        assert self._data is not None
+        return json_response({"settings": await asyncio.to_thread(self._data.settings)})
+
+    async def _key(self, _: Request, __: Visitor) -> Response:
+        assert self._data is not None
+        return json_response({"key": self._data.key})
+
+    async def _run_doctor(self, _: Request, __: Visitor) -> Response:
+        """Run the command `doctor`, one at a time, in a process of its own: it logs as a command does."""
+        assert self._data is not None
+        async with self._doctor:
+            report = await _output_of(
+                [sys.executable, "-m", "turnbridge", "doctor", "--json"], self._data.doctor_environment
+            )
+        return json_response(report)
+
+
+def _owners(handler: Handler) -> Handler:
+    async def checked(request: Request, visitor: Visitor) -> Response:
+        if not visitor.owner:
+            raise Forbidden(FOR_THE_OWNER)
+        return await handler(request, visitor)
+
+    return checked
+
+
+async def _output_of(command: list[str], environment: Mapping[str, str]) -> JsonObject:
+    """Return the JSON object that a command prints; raises `BackendUnavailable`."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env={**os.environ, **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(DOCTOR_TIMEOUT_S):
+            printed, _ = await process.communicate()
+        return msgspec.json.decode(printed, type=dict)
+    except (TimeoutError, msgspec.DecodeError) as error:
+        raise BackendUnavailable("The checks did not finish. Run `turnbridge doctor` in a terminal.") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

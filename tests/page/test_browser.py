@@ -1,0 +1,248 @@
+"""The page in a real Chromium, in front of the real Codex and the demo model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.async_api import Browser, Page
+
+from tests.support.gateway import API_KEY
+from tests.support.page import Shown, opened, tab
+from turnbridge.scripted_model.persona import respond
+from turnbridge.scripted_model.replies import answer, function_call, message
+from turnbridge.scripted_model.server import in_order
+
+pytestmark = [pytest.mark.anyio, pytest.mark.real]
+
+AXE = Path(__file__).parents[1] / "node" / "node_modules" / "axe-core" / "axe.min.js"
+WEATHER = {
+    "name": "get_weather",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+}
+MARKUP = "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+DROP = """(pixel) => {
+  const bytes = Uint8Array.from(atob(pixel), (each) => each.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], 'pixel.png', {type: 'image/png'}));
+  data.items.add(new File(['words of a file'], 'note.txt', {type: 'text/plain'}));
+  const dropped = new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true});
+  document.querySelector('.composer').dispatchEvent(dropped);
+}"""
+
+
+async def ask(page: Page, text: str) -> None:
+    await page.fill("#prompt", text)
+    await page.get_by_role("button", name="Send", exact=True).click()
+
+
+@pytest.mark.promise("page.served", "page.state", "page.code", "page.policy")
+async def test_a_link_opens_the_page_once(browser: Browser, shown: Shown) -> None:
+    link = shown.link()
+    async with tab(browser) as one:
+        await one.page.goto(link)
+        await one.says("#state", "Ready. This is the demo")
+        await one.says("#state", "exact: the model sees just what clients send")
+        await one.says("#state", "The demo has no plan")
+        assert "code" not in one.page.url
+        cookie, *others = await one.page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"], others) == (True, "Strict", [])
+        await one.page.reload()
+        await one.says("#state", "Ready.")
+        await one.page.get_by_role("button", name="Sign out").click()
+        await one.says(".door", "You are signed out.")
+    async with tab(browser) as another:
+        await another.page.goto(link)
+        await another.says(".door", "This link was used already, or is too old.")
+
+
+@pytest.mark.promise("page.session")
+async def test_a_key_opens_the_page(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        await one.page.goto(shown.url)
+        await one.page.get_by_label("API key").fill("sk-wrong-0123456789")
+        await one.page.keyboard.press("Enter")
+        await one.says(".door", "Incorrect API key provided")
+        await one.page.get_by_label("API key").fill(API_KEY)
+        await one.page.keyboard.press("Enter")
+        await one.says("#state", "Ready.")
+        assert API_KEY not in json.dumps(await one.page.evaluate("({...localStorage, ...sessionStorage})"))
+
+
+@pytest.mark.promise("page.playground", "page.live")
+async def test_an_answer_streams_and_the_next_turn_is_warm(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await page.locator("details.more summary").click()
+        await page.get_by_label("Instructions", exact=True).fill("Be brief.")
+        await ask(page, "Hello, bridge!")
+        await one.says(".turn.model .foot", "thread: fresh")
+        await one.says(".turn.model .text", "You said: “Hello, bridge!”. I was given instructions of 2 words.")
+        await one.says(".turn.model .foot", "first token:")
+        assert await page.locator("details.reasoning").get_attribute("open") is None
+        await page.locator("details.reasoning summary").click()
+        await one.says(".reasoning .text", "I look at what arrived")
+        await ask(page, "And again?")
+        await one.says(".turn.model .foot", "thread: warm")
+        await one.says(".turn.model .text", "the conversation had 1 answer of mine")
+        await one.says("#live tbody tr", "this page")
+        await one.says("#live tbody tr", "warm")
+        assert "bridge" not in await page.locator("#live").inner_text()
+
+
+@pytest.mark.promise("page.playground")
+async def test_a_call_is_answered_by_hand(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await page.locator("details.more summary").click()
+        await page.get_by_label("Functions (JSON)").fill(json.dumps(WEATHER))
+        await ask(page, "Use get_weather, please.")
+        await one.says(".call", "city")
+        await page.get_by_label("Result of get_weather").fill("rain")
+        await page.get_by_role("button", name="Send the result").click()
+        await one.says(".turn.model .text", "get_weather answered: “rain”.")
+        await one.says(".turn.model .foot", "thread: parked")
+
+
+@pytest.mark.promise("page.playground")
+async def test_a_schema_an_image_and_a_file_reach_the_model(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await page.locator("details.more summary").click()
+        await page.get_by_label("JSON Schema of the answer").fill("{")
+        await ask(page, "Look.")
+        await one.says("#playground .problem", "The schema: this is not JSON.")
+        schema = {"type": "object", "properties": {"seen": {"type": "boolean"}}}
+        closed: dict[str, Any] = {**schema, "required": ["seen"], "additionalProperties": False}
+        await page.get_by_label("JSON Schema of the answer").fill(json.dumps(closed))
+        await page.evaluate(DROP, PIXEL)
+        await page.locator(".attached li").nth(1).wait_for()
+        shown.model.requests.clear()
+        await page.get_by_role("button", name="Send", exact=True).click()
+        await one.says(".turn.model .text", '{"seen":')
+        sent = json.dumps(shown.model.requests[-1].body)
+        assert PIXEL in sent
+        assert "words of a file" in sent
+
+
+@pytest.mark.promise("page.playground")
+async def test_the_same_request_is_shown_as_a_program(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await ask(page, 'It\'s "quoted"')
+        await one.says(".turn.model .foot", "thread:")
+        await page.get_by_text("This request as curl").click()
+        curl = await page.locator(".snippet code").inner_text()
+        assert f"curl -N {shown.url}/v1/responses" in curl
+        body = curl.partition("-d '")[2].removesuffix("'").replace("'\\''", "'")
+        assert json.loads(body) == {
+            "model": "codex-5",
+            "input": [{"role": "user", "content": [{"type": "input_text", "text": 'It\'s "quoted"'}]}],
+            "reasoning": {"summary": "auto"},
+            "stream": True,
+            "store": False,
+        }
+        await page.get_by_role("tab", name="Python").click()
+        compile(await page.locator(".snippet code").inner_text(), "snippet", "exec")
+        await page.keyboard.press("ArrowRight")
+        await one.says(".snippet code", "import OpenAI from 'openai'")
+
+
+@pytest.mark.promise("page.playground")
+async def test_a_turn_can_be_stopped(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await ask(page, "word " * 300)
+        await page.locator(".answer > .text").wait_for()
+        await page.get_by_role("button", name="Stop").click()
+        await one.says(".turn.model .foot", "Stopped.")
+        await one.says("#live tbody tr", "client_gone")
+
+
+@pytest.mark.promise("page.markup", "page.policy")
+async def test_nothing_that_others_say_becomes_markup(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        tool = {**WEATHER, "name": "get_weather"}
+        shown.model.respond = in_order(
+            answer(message(f"{MARKUP} done")), answer(function_call("get_weather", json.dumps({"city": MARKUP})))
+        )
+        try:
+            await ask(page, MARKUP)
+            await one.says(".turn.model .text", f"{MARKUP} done")
+            await page.locator("details.more summary").click()
+            await page.get_by_label("Functions (JSON)").fill(json.dumps(tool))
+            await ask(page, "call it")
+            await one.says(".call pre", "onerror")
+        finally:
+            shown.model.respond = respond
+        async with httpx2.AsyncClient(base_url=shown.url, headers={"user-agent": MARKUP}) as client:
+            refused = await client.post(
+                "/v1/responses", json={"model": MARKUP, "input": "x"}, headers={"authorization": f"Bearer {API_KEY}"}
+            )
+            assert refused.status_code == 404
+        await one.says("#live tbody tr", "model_not_found")
+        await one.says("#live tbody tr", MARKUP[:40])
+        assert await page.title() == "Turnbridge"
+        assert await page.locator("main img:not(.picture), main script").count() == 0
+
+
+@pytest.mark.promise("page.connect")
+async def test_a_client_is_connected(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await page.get_by_role("button", name="OpenAI SDK").click()
+        await one.says("#connect pre", f"export OPENAI_BASE_URL={shown.url}/v1")
+        await one.says("#connect pre", "OPENAI_API_KEY=YOUR_KEY")
+        await page.get_by_role("button", name="Copy with the key").click()
+        await one.says("#connect", "Copied")
+        assert f"OPENAI_API_KEY={API_KEY}" in await page.evaluate("navigator.clipboard.readText()")
+        await one.says(".waiting", "Waiting for the first request of OpenAI SDK")
+        headers = {"authorization": f"Bearer {API_KEY}", "user-agent": "OpenAI/Python 3.49"}
+        async with httpx2.AsyncClient(base_url=shown.url, headers=headers) as client:
+            assert (await client.get("/v1/models")).status_code == 200
+        await one.says(".waiting", "OpenAI SDK is connected")
+
+
+@pytest.mark.promise("page.state")
+async def test_models_doctor_and_settings_are_shown(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await one.says("#models td", "gpt-5.5")
+        await page.locator("#settings input").check()
+        await one.says("#settings td", "PROXY_MAX_TURNS")
+        assert API_KEY not in await page.content()
+        await page.get_by_role("button", name="Check now").click()
+        await one.says("#doctor .findings", "binary")
+
+
+@pytest.mark.promise("page.access")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_it_is_accessible_and_fits_a_phone(browser: Browser, shown: Shown, scheme: Any) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: run `make node`.")
+    async with tab(browser, color_scheme=scheme, viewport={"width": 360, "height": 740}) as one:
+        page = await opened(one, shown)
+        await ask(page, "שלום " + "long" * 60)
+        await one.says(".turn.model .foot", "thread:")
+        await page.get_by_text("This request as curl").click()
+        await page.get_by_role("button", name="Claude Code").click()
+        await one.says("#connect pre", "ANTHROPIC_BASE_URL")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        await page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious = [
+            (each["id"], [node["html"] for node in each["nodes"]])
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert serious == []
