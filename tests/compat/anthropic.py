@@ -18,7 +18,7 @@ MESSAGES_API = (
         sentence="Text, images, documents, calls and their results become the model's own items; "
         "a string is the same as one block of text.",
         source=ANTHROPIC,
-        divergence="A document is shown as its text; `is_error` is not told apart from the text of a result.",
+        divergence="A document is shown as its text; `is_error` is told by words before the result.",
     ),
     Promise(
         id="anthropic.system",
@@ -69,7 +69,6 @@ MESSAGES_API = (
         id="anthropic.stop-sequences",
         sentence="An answer that ends at a stop sequence says so, and names it.",
         source=ANTHROPIC,
-        divergence="If several were sent, `stop_sequence` is null.",
     ),
     Promise(
         id="anthropic.ignored",

@@ -158,7 +158,9 @@ async def test_an_answer_that_is_cut_off_is_interrupted_before_its_end_is_handed
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == said
     # Codex counts no turn that was interrupted: "three\none two" and what was said.
     counted = Usage(input=5, output=WordTokenizer().count(said), estimated=True)
-    expected = TurnCompleted(counted) if ending is TurnCompleted else TurnIncomplete("max_output_tokens", counted)
+    expected = (
+        TurnCompleted(counted, stop="END") if ending is TurnCompleted else TurnIncomplete("max_output_tokens", counted)
+    )
     assert events[-1] == expected
 
 

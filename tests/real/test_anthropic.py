@@ -184,9 +184,50 @@ PAIRS: dict[str, tuple[JsonObject, JsonObject]] = {
                 {
                     "type": "function_call_output",
                     "call_id": "call_y",
-                    "output": [{"type": "input_text", "text": "see"}, INPUT_IMAGE],
+                    "output": [
+                        {"type": "input_text", "text": "[The tool reported an error.]"},
+                        {"type": "input_text", "text": "see"},
+                        INPUT_IMAGE,
+                    ],
                 },
                 {"role": "user", "content": "So?"},
+            ],
+        },
+    ),
+    "tools that failed": (
+        {
+            "tools": TOOLS,
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "tool_use", "id": f"call_{i}", "name": "weather", "input": {}} for i in (1, 2)
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "call_1", "content": "No such city.", "is_error": True},
+                        {"type": "tool_result", "tool_use_id": "call_2", "is_error": True},
+                    ],
+                },
+            ],
+        },
+        {
+            "tools": [
+                {"type": "function", "name": "weather", "description": "The weather of a city.", "parameters": SCHEMA}
+            ],
+            "input": [
+                {"role": "user", "content": "hi"},
+                {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"},
+                {"type": "function_call", "call_id": "call_2", "name": "weather", "arguments": "{}"},
+                {
+                    "type": "function_call_output",
+                    "call_id": "call_1",
+                    "output": "[The tool reported an error.]\nNo such city.",
+                },
+                {"type": "function_call_output", "call_id": "call_2", "output": "[The tool reported an error.]"},
             ],
         },
     ),
@@ -375,7 +416,8 @@ async def test_a_stop_sequence_and_a_limit_end_an_answer(
     bridge: Bridge, client: anthropic.AsyncAnthropic, streamed: bool
 ) -> None:
     ended = []
-    for options in ({"stop_sequences": ["STOP"], "max_tokens": 1000}, {"max_tokens": 2}):
+    several = {"stop_sequences": ["three", "STOP", "four"], "max_tokens": 1000}
+    for options in ({"stop_sequences": ["STOP"], "max_tokens": 1000}, several, {"max_tokens": 2}):
         chosen: dict[str, Any] = {"model": MODEL, "messages": HI, **options}
         bridge.says("one two STOP three")
         if streamed:
@@ -384,7 +426,8 @@ async def test_a_stop_sequence_and_a_limit_end_an_answer(
         else:
             reply = await client.messages.create(**chosen)
         ended.append((reply.content[0].text, reply.stop_reason, reply.stop_sequence))
-    assert ended == [("one two ", "stop_sequence", "STOP"), ("one two", "max_tokens", None)]
+    stopped = ("one two ", "stop_sequence", "STOP")
+    assert ended == [stopped, stopped, ("one two", "max_tokens", None)]
 
 
 @pytest.mark.promise("anthropic.tools")

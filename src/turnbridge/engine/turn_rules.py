@@ -184,6 +184,8 @@ class OutputLimit:
         self._held = ""
         self._item_id = ""
         self._narrating = False
+        self.met: str | None = None
+        """The stop sequence that was found."""
 
     def feed(self, events: Sequence[TurnEvent]) -> Gated:
         """Return which of `events` may pass."""
@@ -211,9 +213,10 @@ class OutputLimit:
             return self._spend(delta.item_id, delta.text, passed)
         text = self._held + delta.text
         # The sequence that ends first, as if the text had come character by character.
-        found = [(place + len(stop), place) for stop in self._stop if (place := text.find(stop)) >= 0]
+        found = [(place + len(stop), place, stop) for stop in self._stop if (place := text.find(stop)) >= 0]
         if found:
-            return self._spend(delta.item_id, text[: min(found)[1]], passed) or "stop"
+            _, place, self.met = min(found)
+            return self._spend(delta.item_id, text[:place], passed) or "stop"
         end = len(text) - max(_overlap(text, stop) for stop in self._stop)
         self._held = text[end:]
         return self._spend(delta.item_id, text[:end], passed)

@@ -297,7 +297,8 @@ class _Turn:
                         events, cut = limit.feed(events)
                     said.append(events)
                     if cut is not None:
-                        yield [*events, await self._cut_off(cut, spent, said)]
+                        met = None if limit is None else limit.met
+                        yield [*events, await self._cut_off(cut, spent, said, met=met)]
                         return
                     if isinstance(ending, TurnIncomplete) and ending.usage.estimated:
                         # Nor for one that the provider cut off.
@@ -310,9 +311,14 @@ class _Turn:
                     clock.wait()
 
     async def _cut_off(
-        self, why: Cut | Literal["steered"], spent: Usage, said: Sequence[Sequence[TurnEvent]]
+        self,
+        why: Cut | Literal["steered"],
+        spent: Usage,
+        said: Sequence[Sequence[TurnEvent]],
+        *,
+        met: str | None = None,
     ) -> Terminal:
-        """Interrupt the turn, and return the end that the client sees.
+        """Interrupt the turn, and return the end that the client sees; `met` is the stop sequence that was found.
 
         Codex gives no count for a turn that was interrupted. If this one ended meanwhile, its count is of more than
         the client gets.
@@ -320,7 +326,7 @@ class _Turn:
         self.thread.close()
         usage = spent + await self._estimate(said)
         if why == "stop":
-            return TurnCompleted(usage)
+            return TurnCompleted(usage, stop=met)
         return TurnIncomplete("max_output_tokens" if why == "length" else why, usage)
 
     async def _estimate(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:

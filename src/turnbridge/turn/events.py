@@ -120,6 +120,8 @@ class TurnCompleted(Struct, frozen=True):
     """The model has said all it wanted, or the client's stop sequence ended it."""
 
     usage: Usage
+    stop: str | None = None
+    """The stop sequence that ended it."""
 
 
 class CallsAwaited(Struct, frozen=True):

@@ -164,7 +164,7 @@ MESSAGES: dict[str, tuple[list[JsonObject], list[Item]]] = {
             THOUGHT,
             Message(role="assistant", parts=(text("I look."),)),
             CALL,
-            FunctionCallOutput(call_id="call_1", output="42"),
+            FunctionCallOutput(call_id="call_1", output="[The tool reported an error.]\n42"),
             Message(role="user", parts=(text("and?"),)),
         ],
     ),

@@ -169,19 +169,11 @@ def test_an_empty_answer_has_a_start_and_an_end(end: ev.Terminal, reason: str) -
 
 @pytest.mark.promise("anthropic.stop-sequences")
 @pytest.mark.parametrize(
-    ("stop", "estimated", "told"),
-    [
-        ([], True, ("end_turn", None)),
-        (["END"], False, ("end_turn", None)),
-        (["END"], True, ("stop_sequence", "END")),
-        (["END", "STOP"], True, ("stop_sequence", None)),
-    ],
+    ("met", "told"), [(None, ("end_turn", None)), ("END", ("stop_sequence", "END"))], ids=["none", "one"]
 )
-def test_a_stop_sequence_is_named_if_it_is_the_only_one(
-    stop: list[Json], estimated: bool, told: tuple[str, str | None]
-) -> None:
-    made = encoder(stop_sequences=stop)
-    made.frames(0, [ev.TurnCompleted(ev.Usage(estimated=estimated))])
+def test_the_stop_sequence_that_was_met_is_named(met: str | None, told: tuple[str, str | None]) -> None:
+    made = encoder(stop_sequences=["END", "STOP"])
+    made.frames(0, [ev.TurnCompleted(USED, stop=met)])
     assert (made.whole()["stop_reason"], made.whole()["stop_sequence"]) == told
 
 

@@ -79,8 +79,8 @@ class MessageEncoder:
         self._open: _Block | None = None
         self._opened = False
         self._searches = 0
-        self._stop = request.turn.stop
         self._stop_reason: str | None = None
+        self._stop_sequence: str | None = None
         self.usage = ev.Usage()
         self.failure: ev.TurnFailed | None = None
 
@@ -137,9 +137,8 @@ class MessageEncoder:
             case ev.WebSearchDone():
                 return self._search(event)
             case ev.TurnCompleted():
-                # The turn does not tell that it was cut; but Codex gives no count for one that was interrupted.
-                stopped = bool(self._stop) and event.usage.estimated
-                return self._finish("stop_sequence" if stopped else "end_turn", event.usage)
+                self._stop_sequence = event.stop
+                return self._finish("end_turn" if event.stop is None else "stop_sequence", event.usage)
             case ev.CallsAwaited():
                 return self._finish("tool_use", event.usage)
             case ev.TurnIncomplete():
@@ -246,9 +245,7 @@ class MessageEncoder:
         return []
 
     def _ending(self) -> JsonObject:
-        # Which one of several it was is not told by the turn.
-        known = self._stop_reason == "stop_sequence" and len(self._stop) == 1
-        return _ending(self._stop_reason, self._stop[0] if known else None)
+        return _ending(self._stop_reason, self._stop_sequence)
 
     def _usage(self) -> JsonObject:
         usage = _usage(self.usage)

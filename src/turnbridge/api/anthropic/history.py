@@ -49,6 +49,8 @@ IN_BLOCKS = Wording(
 
 SEARCH_ID = "srvtoolu_tb_"
 """Before the id of a web search of the provider, in the blocks that tell of it."""
+FAILED = "[The tool reported an error.]"
+"""Before what a tool said that failed: the model has no field for it."""
 UNPARSED = "unparsed_arguments"
 """The only member of an `input` that stands for arguments which are not a JSON object."""
 
@@ -147,15 +149,15 @@ class History:
         self.ignored[f"messages[].content[].{kind}"] = None
 
     def _output(self, result: schema.ToolResultBlock, param: str) -> FunctionCallOutput:
-        if result.content is None or isinstance(result.content, str):
-            return FunctionCallOutput(call_id=result.tool_use_id, output=result.content or "")
-        blocks, place = self._blocks(result.content, param), f"{param}.content"
+        blocks, place = self._blocks(result.content or [], f"{param}.content"), f"{param}.content"
         parts = tuple(part for i, block in enumerate(blocks) for part in self._parts(block, f"{place}[{i}]"))
-        if not parts:
-            return FunctionCallOutput(call_id=result.tool_use_id, output="")
         # One text is the same to the model as a string.
         only = parts[0] if len(parts) == 1 else None
-        return FunctionCallOutput(call_id=result.tool_use_id, output=only.text if isinstance(only, TextPart) else parts)
+        output = only.text if isinstance(only, TextPart) else parts or ""
+        if result.is_error:
+            told = (TextPart(text=FAILED), *parts)
+            output = "\n".join(filter(None, (FAILED, output))) if isinstance(output, str) else told
+        return FunctionCallOutput(call_id=result.tool_use_id, output=output)
 
     def _parts(self, block: JsonObject, param: str) -> Iterator[Part]:
         """Yield the parts of a block that a user or a tool may send."""

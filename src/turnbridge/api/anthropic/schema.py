@@ -166,3 +166,4 @@ class ToolResultBlock(msgspec.Struct):
 
     tool_use_id: str
     content: Content | None = None
+    is_error: bool | None = None
