@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -131,21 +132,51 @@ async def test_codex_works_with_the_profile_that_was_written(started_before: Pat
         port = gateway.url.rpartition(":")[2]
         written = await run(started_before, "connect", "codex", "--write", PORT=port)
         assert (written.status, written.err) == (0, "")
-        process = await asyncio.create_subprocess_exec(
-            *(
-                str(bundled_codex_path()),
-                "exec",
-                "--skip-git-repo-check",
-                "--profile",
-                "turnbridge",
-                "Hello from Codex",
-            ),
-            env=environment(started_before, NO_PROXY="127.0.0.1"),
-            cwd=started_before,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        words = ("exec", "--skip-git-repo-check", "--profile", "turnbridge", "Hello from Codex")
+        printed = await used(str(bundled_codex_path()), *words, home=started_before)
+    assert "Turnbridge's scripted demo model" in printed
+
+
+@pytest.mark.real
+@pytest.mark.promise("commands.connect.write")
+@pytest.mark.parametrize(
+    ("client", "variable", "program", "words"),
+    [
+        ("claude-code", "TURNBRIDGE_TEST_CLAUDE", "claude", ("-p", "Hello!")),
+        ("opencode", "TURNBRIDGE_TEST_OPENCODE", "opencode", ("run", "--model", "turnbridge/codex-5", "Hello!")),
+    ],
+)
+async def test_clients_work_with_what_was_written(
+    started_before: Path, client: str, variable: str, program: str, words: tuple[str, ...]
+) -> None:
+    found = os.environ.get(variable) or shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed, and {variable} names none")
+    async with serving(started_before, "--demo") as gateway:
+        await gateway.ready()
+        port = gateway.url.rpartition(":")[2]
+        written = await run(started_before, "connect", client, "--write", PORT=port)
+        assert (written.status, written.err) == (0, "")
+        printed = await used(found, *words, home=started_before)
+    assert "Turnbridge's scripted demo model" in printed
+
+
+async def used(*command: str, home: Path) -> str:
+    """Return what a client prints that finds its settings in a home; it reaches nothing but this machine."""
+    quiet = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "NO_PROXY": "127.0.0.1"}
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=environment(home, **quiet, HTTPS_PROXY="http://127.0.0.1:9"),
+        cwd=home,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     assert process.returncode == 0, err.decode()
-    assert "Turnbridge's scripted demo model" in out.decode()
+    return out.decode()

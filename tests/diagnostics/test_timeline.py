@@ -226,7 +226,8 @@ def test_the_last_request_is_shown_without_its_id(path: Path) -> None:
 def test_the_latest_requests_are_listed(path: Path) -> None:
     shown = trace("--list", "--file", str(path)).stdout.splitlines()
     told = [json.loads(line) for line in trace("--list", "--json", "--file", str(path)).stdout.splitlines()]
-    assert [line.split()[-1] for line in shown[: len(told)]] == [one["request_id"] for one in told]
+    for line, one in zip(shown, told, strict=False):
+        assert line.endswith(f" {one['request_id']:5} {one['method']}")
     assert [one["request_id"] for one in told] == ["one", "other", "other"]
     assert (told[0]["status"], told[0]["first_byte_ms"], told[1]["status"]) == ("200", 3.5, "")
     assert shown[-1].endswith("trace REQUEST_ID")
@@ -258,3 +259,12 @@ def test_no_request_in_the_trace_is_told(tmp_path: Path) -> None:
     missing = trace("--last", "--file", str(tmp_path / "nothing"))
     assert missing.exit_code == 1
     assert "PROXY_LOG_PROTO=true" in missing.stderr
+
+
+@pytest.mark.promise("commands.trace")
+def test_a_timeline_and_a_list_fit_a_narrow_terminal(path: Path) -> None:
+    shown = trace("--last", "--file", str(path), columns=80).stdout
+    listed = trace("--list", "--file", str(path), columns=40).stdout.splitlines()[:3]
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "     3.0    ◀ codex  item/agentMessage/delta  Hel\n" in shown
+    assert max(map(len, listed)) <= 40

@@ -267,8 +267,12 @@ def _undo(client: Client, settings: Settings, *, as_json: bool) -> None:
         print_json({"client": client.name, "undone": change is not None, "file": file})
     elif change is None:
         click.echo(f"Nothing was written for {client.title}.")
+    elif not change.changed:
+        click.echo(f"{change.file} is gone already.")
+    elif change.exact:
+        click.echo(f"{change.file} is as it was before.")
     else:
-        click.echo(f"{change.file} is as it was before." if change.changed else f"{change.file} is gone already.")
+        click.echo(f"Took the settings out of {change.file}. It was changed since, and the changes stay.")
 
 
 def _try(client: Client, settings: Settings, values: Values, *, serving: bool) -> Arrival:

@@ -29,11 +29,20 @@ WIRES = {
     ("backend_io", "inbound"): "           ◀── codex  ",
 }
 
+# The same for a terminal of 80 columns.
+NARROW_WIRES = {
+    ("http_ingress", "inbound"): "client ▶   ",
+    ("client_egress", "outbound"): "client ◀   ",
+    ("backend_submission", "outbound"): "  ▶ codex  ",
+    ("backend_io", "outbound"): "  ▶ codex  ",
+    ("backend_io", "inbound"): "  ◀ codex  ",
+}
+
 # How Codex and the Responses API name a delta.
 DELTA = re.compile(r"delta$", re.IGNORECASE)
 # Longer names push the payload out of sight.
 WIDEST_LABEL = 36
-# On a terminal that is narrower, the name of the phase is left out: the arrows tell it.
+# On a terminal that is narrower, the name of the phase is left out, and milliseconds are not named.
 WIDE_COLUMNS = 100
 # On a narrow terminal lines wrap.
 NARROWEST_TEXT = 24
@@ -144,9 +153,11 @@ def told(shown: Sequence[Row], *, width: int, full: bool = False) -> Iterator[tu
         if row.first.kind == "request":
             # A client may use its id again: each time has a beginning of its own.
             began = row.first.ms
-        start = f"{row.first.ms - began:10.1f} ms  {WIRES[row.first.phase, row.first.direction]}"
+        after, wire = row.first.ms - began, (row.first.phase, row.first.direction)
         if width >= WIDE_COLUMNS:
-            start += f"{row.first.phase:18}  "
+            start = f"{after:10.1f} ms  {WIRES[wire]}{row.first.phase:18}  "
+        else:
+            start = f"{after:8.1f}  {NARROW_WIRES[wire]}"
         start += f"{row.label:{labels}}  "
         room = max(width - len(start), NARROWEST_TEXT)
         yield row, f"{start}{_cropped(_folded(row), room)}".rstrip()
@@ -314,9 +325,10 @@ def _show_list(recent: Sequence[TracedRequest], *, as_json: bool) -> None:
         for one in recent:
             click.echo(msgspec.json.encode(one))
         return
-    width = max(len(one.method) for one in recent)
+    width = max(len(one.request_id) for one in recent)
+    columns = shutil.get_terminal_size((PIPE_COLUMNS, 0)).columns
     for one in recent:
-        first = "" if one.first_byte_ms is None else f"{one.first_byte_ms:7.0f} ms"
-        shown = f"{one.time[11:19]}  {one.status or '---'}{first:>11}  {one.method:{width}}  {one.request_id}"
-        click.echo(_harmless(shown))
+        first = "" if one.first_byte_ms is None else f"{one.first_byte_ms:.0f} ms"
+        shown = f"{one.time[11:19]} {one.status or '---'} {first:>8} {one.request_id:{width}} {one.method}"
+        click.echo(_cropped(shown, columns) if len(shown) > columns else _harmless(shown))
     click.echo(f"\nOne of them as a timeline: {own_command('trace', 'REQUEST_ID')}")

@@ -63,6 +63,8 @@ class Change:
     changed: bool
     backup: Path | None = None
     made_private: bool = False
+    exact: bool = True
+    """Whether an undo restored the very bytes; somebody else may have changed the file meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,8 @@ class SettingsFile:
         target = Path(record.file).resolve()
         now = _read(target)
         backup = self.kept / Path(record.file).name
-        if now is not None and _digest(now) == record.digest:
+        exact = now is not None and _digest(now) == record.digest
+        if exact:
             self._restore(record, target, backup.read_bytes() if record.existed else None)
         elif now is not None:
             _replace(target, self._without(record, now).encode(), record.mode)
@@ -133,7 +136,7 @@ class SettingsFile:
         (self.kept / RECORD).unlink()
         with contextlib.suppress(OSError):
             self.kept.rmdir()
-        return Change(file=Path(record.file), changed=now is not None)
+        return Change(file=Path(record.file), changed=now is not None, exact=exact)
 
     def _without(self, record: Record, now: bytes) -> str:
         """Return a file that was changed since, without what was set."""
