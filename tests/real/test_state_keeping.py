@@ -10,6 +10,7 @@ import openai
 import pytest
 from structlog.testing import capture_logs
 
+from tests.store.samples import exported
 from tests.support.gateway import API_KEY, Bridge, running_bridge
 from tests.support.state_clients import (
     MODEL,
@@ -150,11 +151,13 @@ async def test_a_gateway_that_keeps_nothing_refuses_what_needs_it(
 
 
 @pytest.mark.promise("state.off")
-async def test_a_gateway_that_keeps_nothing_has_no_file_for_it(tmp_path: Path) -> None:
+async def test_a_gateway_that_keeps_nothing_has_nothing_on_disk(tmp_path: Path) -> None:
     async with running_bridge(tmp_path, PROXY_STORE_TTL_DAYS=0) as bridge:
         bridge.says("hello")
         await respond(bridge, "hi")
-    assert not (tmp_path / STORE_FILE).exists()
+    store = await open_store(store_url(tmp_path))
+    assert await exported(store) == []
+    await store.aclose()
 
 
 async def add(data_dir: Path, ages_days: dict[str, float], size: int = 10) -> None:
