@@ -12,7 +12,7 @@ from typing import Protocol
 
 import uvloop
 
-from bench.parts import bare, chat, codex, footprint, growth, litellm, memory, sockets
+from bench.parts import apis, bare, chat, codex, footprint, growth, litellm, memory, sockets
 from bench.report import RESULTS, Section, goals_table, save, write_results
 
 
@@ -29,6 +29,7 @@ PARTS: dict[str, Part] = {
     "websocket": codex.run_websocket,
     "litellm": litellm.run,
     "bare": bare.run,
+    "apis": apis.run,
     "memory": memory.run,
     "footprint": footprint.run,
     "growth": growth.run,

@@ -10,14 +10,17 @@ from typing import cast
 from urllib.parse import urlsplit
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+MESSAGES, OLLAMA = "/v1/messages", "/api/chat"
 API_KEY = "sk-bench"
 MODEL = "gpt-5.5"
 # A short answer, and how everything that is scripted is asked for it; the scripted Codex can also hold one open.
 DELTAS = 20
 ASK = json.dumps({"deltas": DELTAS})
 HOLD = json.dumps({"hold": True})
-# Every delta of every scripted model, in either API, begins with these bytes; nothing else in an answer does.
-DELTA_MARKS = {CHAT: b'"content":"w', RESPONSES: b'"delta":"w'}
+# Anthropic's clients have to name a limit; this one is not enforced.
+MOST_TOKENS = 100_000
+# Every delta of every scripted model, in each API, begins with these bytes; nothing else in an answer does.
+DELTA_MARKS = {CHAT: b'"content":"w', RESPONSES: b'"delta":"w', MESSAGES: b'"text":"w', OLLAMA: b'"content":"w'}
 RESPONSE_ID = re.compile(rb'"id":"(resp_[^"]+)"')
 # The chunk that ends an HTTP body.
 BODY_END = b"0\r\n\r\n"
@@ -130,7 +133,8 @@ class Client:
         """Return a streaming request with one message."""
         if self._path == RESPONSES:
             return self.request({"input": text})
-        return self.request({"messages": [{"role": "user", "content": text}]})
+        limit = {"max_tokens": MOST_TOKENS} if self._path == MESSAGES else {}
+        return self.request({"messages": [{"role": "user", "content": text}], **limit})
 
     async def ask(self, request: bytes, *, deltas: int) -> Timed:
         """Send a request and read its whole answer, which must have so many deltas."""
