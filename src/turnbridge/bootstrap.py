@@ -33,10 +33,11 @@ from turnbridge.codex.setup import codex_pools
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.input_tokens import InputCounter
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
-from turnbridge.engine.ports import Backend, Judge, MediaLoader
+from turnbridge.engine.ports import Backend, Judge, MediaLoader, ToolServers
 from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.gauges import observe
+from turnbridge.mcp.servers import HttpToolServers
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
@@ -90,6 +91,7 @@ class Parts:
     pool: Pool
     backend: Backend
     media: MediaLoader
+    servers: ToolServers
     judge: Judge
     calls: ParkedTurns
     warm: WarmThreads
@@ -189,22 +191,20 @@ def _begin(
     store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
     if store is not None:
         stack.push_async_callback(store.aclose)
-    media = HttpMediaLoader(pdf_helpers, files=store)
-    stack.push_async_callback(media.aclose)
-    judge = SchemaJudge()
-    stack.push_async_callback(judge.aclose)
+    media, servers, judge = HttpMediaLoader(pdf_helpers, files=store), HttpToolServers(settings.mcp), SchemaJudge()
+    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
+    for closing in (media.aclose, servers.aclose, judge.aclose, rates.aclose):
+        stack.push_async_callback(closing)
     calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
     warm = WarmThreads(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
     stack.callback(warm.close)
-    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
-    stack.push_async_callback(rates.aclose)
     keyring = Keyring(api_key, store)
-    backend = CodexBackend(pool, native=native)
     return Parts(
         pool=pool,
-        backend=backend,
+        backend=CodexBackend(pool, native=native),
         media=media,
+        servers=servers,
         judge=judge,
         calls=calls,
         warm=warm,
@@ -221,8 +221,8 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
     """Join the parts."""
     watch = Watch(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
     tokenizer, clients = OpenAITokenizer(), partial(_clients, settings, parts.keyring)
-    runner = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, parts.calls, parts.warm, watch)
-    metrics = Metrics()
+    kept = parts.calls, parts.warm, watch, parts.servers
+    runner, metrics = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, *kept), Metrics()
     admission = _admission(settings, clients=clients, on_wait=metrics.waited)
     counter = InputCounter(parts.media, tokenizer, clients=clients)
     rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))

@@ -15,6 +15,7 @@ RATE_LIMITS = "OpenAI guide: Rate limits"
 STRUCTURED = "OpenAI guide: Structured Outputs"
 FUNCTIONS = "OpenAI guide: Function calling"
 WEB_SEARCH = "OpenAI guide: Web search"
+MCP_GUIDE = "OpenAI guide: MCP and connectors"
 VISION = "OpenAI guide: Images and vision"
 FILES = "OpenAI guide: File inputs"
 REASONING = "OpenAI guide: Reasoning models"
@@ -42,7 +43,7 @@ SOURCES = (
         RATE_LIMITS,
         STRUCTURED,
     ),
-    *(FUNCTIONS, WEB_SEARCH, VISION, FILES, REASONING, STATE_GUIDE, BACKGROUND, WEBSOCKET_MODE),
+    *(FUNCTIONS, WEB_SEARCH, MCP_GUIDE, VISION, FILES, REASONING, STATE_GUIDE, BACKGROUND, WEBSOCKET_MODE),
     *(ANTHROPIC, OLLAMA, CLIENTS, OURS),
 )
 

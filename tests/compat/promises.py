@@ -6,6 +6,7 @@ from tests.compat.commands import COMMANDS
 from tests.compat.deployment import DEPLOYMENT
 from tests.compat.files import UPLOADED_FILES
 from tests.compat.keys import KEYS
+from tests.compat.mcp import MCP_SERVERS
 from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
 from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
 from tests.compat.ollama import OLLAMA_API
@@ -37,6 +38,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Reasoning": REASONING_ANSWERS,
     "Images and files": MEDIA,
     "Tools": TOOLS,
+    "MCP servers": MCP_SERVERS,
     "Models": MODEL_NAMES,
     "Codex versions": VERSIONS,
     "Usage": USAGE,

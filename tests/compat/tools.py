@@ -277,7 +277,7 @@ TOOLS = (
     ),
     Promise(
         id="tools.hosted",
-        sentence="Hosted tools other than web search are a 400 that names the type and its index, all of them at once.",
+        sentence="Hosted tools other than web search and MCP are a 400 with each type, its index, and why.",
         source=FUNCTIONS,
         divergence="OpenAI runs them.",
     ),

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from tools.docs import ROOT
-from turnbridge.engine import admission, frame_log, kept_threads, media_items, structured_output
+from turnbridge.engine import admission, frame_log, kept_threads, media_items, structured_output, tool_serving
+from turnbridge.mcp import exchange, servers
 from turnbridge.turn import images
 
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -32,6 +33,12 @@ BOUNDS = {
     "an image": (
         f"{images.IMAGE_SIZE_LIMIT // MB} MB, {images.MAX_PIXELS // MILLION} million pixels; "
         f"{images.MAX_TOTAL_PIXELS // MILLION:,} million in the data URLs of a request"
+    ),
+    "tools of an MCP server; an answer of it; listing": (
+        f"{servers.MOST_TOOLS}; {exchange.MOST_BYTES // MB} MB; {servers.LIST_SECONDS:g} s"
+    ),
+    "calls of MCP servers; at once; one call": (
+        f"{tool_serving.MOST_CALLS}; {tool_serving.CALLS_AT_ONCE}; {servers.CALL_SECONDS:g} s"
     ),
     "levels of a structured answer": f"{structured_output.MAX_DEPTH}",
 }

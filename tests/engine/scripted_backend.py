@@ -7,13 +7,23 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
-from turnbridge.engine.ports import Flaw, LoadedImage, MediaLoader, Model, Thread, Tokenizer
+from turnbridge.engine.ports import (
+    Flaw,
+    LoadedImage,
+    MediaLoader,
+    Model,
+    Thread,
+    Tokenizer,
+    ToolServers,
+    ToolSession,
+)
 from turnbridge.engine.structured_output import Conformance
 from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import MessageDone, MessageStarted, TextDelta, TurnCompleted, TurnEvent, TurnFailed, Usage
 from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject, replace
+from turnbridge.turn.mcp import McpServer
 from turnbridge.turn.request import TurnRequest
 
 Turn: TypeAlias = Sequence[Sequence[TurnEvent]]
@@ -154,11 +164,19 @@ class WordTokenizer:
 _TOKEN = re.compile(r"\w+|\W")
 
 
+class NoServers:
+    """No MCP server may be asked."""
+
+    def session(self, server: McpServer) -> ToolSession:
+        raise AssertionError(server.label)
+
+
 def runner_on(
     backend: ScriptedBackend,
     *,
     media: MediaLoader | None = None,
     tokenizer: Tokenizer | None = None,
+    servers: ToolServers | None = None,
     silence_s: float = 60,
     whole_s: float = 60,
 ) -> TurnRunner:
@@ -171,4 +189,5 @@ def runner_on(
         ParkedTurns(ttl_s=60),
         WarmThreads(most=0, ttl_s=60),
         Watch(silence_s=silence_s, whole_s=whole_s),
+        servers or NoServers(),
     )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.turn_requests import turn_request
-from turnbridge.engine.kept_threads import History, entries
+from turnbridge.engine.history import History, entries
 from turnbridge.turn.items import (
     NARRATION,
     FunctionCall,

@@ -7,6 +7,7 @@ import pytest
 from tests.engine.scripted_backend import (
     USAGE,
     DirectJudge,
+    NoServers,
     ScriptedBackend,
     ScriptedMedia,
     Turn,
@@ -40,7 +41,14 @@ async def threads_kept(request: TurnRequest, turns: Sequence[Turn], answered: Se
     calls = ParkedTurns(ttl_s=60)
     backend = ScriptedBackend([*turns, saying("Done.")])
     runner = TurnRunner(
-        backend, ScriptedMedia(), WordTokenizer(), DirectJudge(), calls, warm, Watch(silence_s=60, whole_s=60)
+        backend,
+        ScriptedMedia(),
+        WordTokenizer(),
+        DirectJudge(),
+        calls,
+        warm,
+        Watch(silence_s=60, whole_s=60),
+        NoServers(),
     )
     endings = [[event async for batch in runner.start(request).events() for event in batch][-1]]
     for call_id in answered:

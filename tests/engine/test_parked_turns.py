@@ -9,7 +9,8 @@ import pytest
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.engine import kept_threads
-from turnbridge.engine.kept_threads import MOST_PARKED, History, Leg, ParkedTurns
+from turnbridge.engine.history import History
+from turnbridge.engine.kept_threads import MOST_PARKED, Leg, ParkedTurns
 from turnbridge.turn.items import (
     FunctionCall,
     FunctionCallOutput,

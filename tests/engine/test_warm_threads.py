@@ -8,7 +8,8 @@ import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.engine.kept_threads import History, WarmThreads
+from turnbridge.engine.history import History
+from turnbridge.engine.kept_threads import WarmThreads
 from turnbridge.turn.items import (
     NARRATION,
     FunctionCall,

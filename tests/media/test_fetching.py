@@ -11,8 +11,9 @@ import pytest
 import trustme
 
 from tests.media.no_helpers import NO_HELPERS
-from turnbridge.media.fetch import Endpoint, FetchLimits, GuardedFetcher, IpAddress, is_public
+from turnbridge.media.fetch import FetchLimits, GuardedFetcher
 from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.outbound.guard import Endpoint, IpAddress, is_public
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import FilePart
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from turnbridge.media.fetch import (
+from turnbridge.outbound.guard import (
     Endpoint,
     IpAddress,
     is_public,

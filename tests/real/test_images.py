@@ -22,8 +22,9 @@ from tests.real.fidelity_cases import (
 )
 from tests.support.gateway import Bridge, running_bridge
 from turnbridge import bootstrap
-from turnbridge.media.fetch import Endpoint, GuardedFetcher
+from turnbridge.media.fetch import GuardedFetcher
 from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.outbound.guard import Endpoint
 from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

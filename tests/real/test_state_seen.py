@@ -17,8 +17,9 @@ from tests.support.gateway import Bridge, running_bridge
 from tests.support.tool_clients import inputs, weather_call
 from turnbridge import bootstrap
 from turnbridge.api.responses import seen as seen_module
-from turnbridge.media.fetch import Endpoint, GuardedFetcher
+from turnbridge.media.fetch import GuardedFetcher
 from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.outbound.guard import Endpoint
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.turn.items import JsonObject
 

@@ -23,6 +23,7 @@ from tests.support.tool_clients import (
     threads,
     weather_call,
 )
+from turnbridge.api.shared.tools import WHY
 from turnbridge.engine.turn_rules import CALL_NOW, NOT_RUN_ALONE, NOT_RUN_WITH_INVALID
 from turnbridge.scripted_model.replies import (
     OutputItem,
@@ -383,12 +384,12 @@ async def test_the_legacy_choice_is_met_too(bridge: Bridge, choice: Json, names:
     assert names_given(bridge) == names
 
 
-HOSTED = ["file_search", "code_interpreter", "image_generation", "computer_use_preview", "mcp", "local_shell"]
+HOSTED = ["file_search", "code_interpreter", "image_generation", "computer_use_preview", "local_shell"]
 
 
 CARRIED: dict[Api, str] = {
     "chat": "Functions, custom tools and 'web_search' can.",
-    "responses": "Functions, custom tools, namespaces of these, 'tool_search' and 'web_search' can.",
+    "responses": "Functions, custom tools, namespaces of these, 'mcp', 'tool_search' and 'web_search' can.",
 }
 
 
@@ -399,7 +400,7 @@ async def test_a_tool_that_codex_cannot_carry_is_refused_by_its_place(bridge: Br
     assert await refusal(bridge, api, tools=[*declared(api)[:1], {"type": tool}]) == (
         400,
         {
-            "message": f"Tools of type '{tool}' cannot be carried to Codex. {CARRIED[api]}",
+            "message": f"Tools of type '{tool}' cannot be carried to Codex. {CARRIED[api]} {WHY[tool]}",
             "type": "invalid_request_error",
             "param": "tools[1].type",
             "code": "unsupported_tool",

@@ -32,6 +32,11 @@ JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
         ({"credentials": {"user": "u", "on": True}}, {"credentials": {"user": REDACTED, "on": True}}),
         ({"password": 12345678, "pins": {"secret": [0.5]}}, {"password": REDACTED, "pins": {"secret": [REDACTED]}}),
         ({"api_keys": ["a", "b"]}, {"api_keys": [REDACTED, REDACTED]}),
+        (
+            {"type": "mcp", "headers": {"x": "s"}, "server_url": "https://a.test/s", "server_label": "a"},
+            {"type": "mcp", "headers": {"x": REDACTED}, "server_url": REDACTED, "server_label": "a"},
+        ),
+        ({"headers": {"x": "s"}}, {"headers": {"x": "s"}}),
         ("use sk-proj-abcDEF0123456789_-x now", f"use {REDACTED} now"),
         (f"logged in with {JWT}.", f"logged in with {REDACTED}."),
         ("Authorization: Bearer 0123456789abcdef", f"Authorization: Bearer {REDACTED}"),

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import asdict
 
 from turnbridge.turn.items import Json, canonical_json, replace
+from turnbridge.turn.mcp import McpServer
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, ThreadSpec, Tool, WebSearch
 
 
@@ -17,6 +18,7 @@ OTHER = ThreadSpec(
     model="other",
     instructions="Be kind.",
     tools=(Tool(name="f", description="", parameters={}),),
+    servers=(McpServer(label="s", url="https://mcp.example", param="tools[0]"),),
     web_search=WebSearch(),
     effort="low",
     summary="auto",

@@ -30,6 +30,7 @@ from turnbridge.turn.items import (
     replace,
     size,
 )
+from turnbridge.turn.mcp import NAMESPACE_PREFIX
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.answer import Answer, Timing
 from turnbridge.web.bodies import Bodies, is_large, parsed
@@ -156,7 +157,9 @@ class State:
             log.warning("calls_not_restored", reason=error.message)
             return
         for answer in answers:
-            self._calls.remember(client, leg_of(tuple(self._decode(answer))))
+            leg = leg_of(tuple(self._decode(answer)))
+            if leg.shown:
+                self._calls.remember(client, leg)
 
 
 def leg_of(said: tuple[Item, ...]) -> Leg:
@@ -168,6 +171,14 @@ def leg_of(said: tuple[Item, ...]) -> Leg:
         shown=tuple(item.call_id for item in said if isinstance(item, FunctionCall) and item.call_id not in answered),
         presets=tuple(item for item in said[end:] if isinstance(item, FunctionCallOutput)),
         intervened=not all(map(is_models, said)),
+        # Those of MCP servers, which the client has as well.
+        served=frozenset(
+            item.call_id
+            for item in said
+            if isinstance(item, FunctionCall)
+            and item.call_id in answered
+            and (item.namespace or "").startswith(NAMESPACE_PREFIX)
+        ),
     )
 
 

@@ -12,7 +12,7 @@ import click
 from turnbridge.cli.console import print_json, refuse, usable_settings
 from turnbridge.cli.store import refuse_store, store_location, with_store
 from turnbridge.engine.keys import NewKey, create_key, find_key, revoke_key, rotate_key
-from turnbridge.settings.fields import check_rate_limit
+from turnbridge.settings.checks import check_rate_limit
 from turnbridge.store.sql_store import SqlStore
 from turnbridge.turn.clients import ClientLimits, KeyRecord
 from turnbridge.turn.errors import GatewayError, RequestError

@@ -3,23 +3,17 @@
 A parked turn waits for the outputs of its calls, and the request that brings them resumes it. A warm thread is idle: a
 request whose history begins with the thread's conversation continues in it, so that nothing is replayed and the
 provider's prompt cache, which Codex ties to the thread, stays warm. Of the histories there are only digests here.
-
-Clients send their whole history with each request, and not every client can send everything back. So reasoning, web
-searches, commentary, ids, the spaces in arguments and a blank text beside calls do not count. All else does: a wrong
-match would answer in another conversation.
 """
 
 import asyncio
-from collections.abc import Container, Iterable, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from turnbridge.engine.history import History, entries, is_model_run, joined
 from turnbridge.engine.ports import Thread
 from turnbridge.turn.fair_shares import FairShares, K
 from turnbridge.turn.items import (
-    BETWEEN_MESSAGES,
     NARRATION,
     FunctionCall,
     FunctionCallOutput,
@@ -28,12 +22,9 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
-    canonical_json,
-    is_models,
     normalized_json,
     replace,
     size,
-    visible,
 )
 from turnbridge.turn.request import TurnRequest
 
@@ -50,60 +41,6 @@ MOST_REMEMBERED_CHARACTERS = 64 * 2**20
 # A client, and the first call that it was given. Call ids are the provider's: two clients may have the same.
 CallKey: TypeAlias = tuple[str, str]
 
-Entry: TypeAlias = tuple[object, ...]
-# The first value of an entry that is a run of the model's items.
-RUN = "model"
-
-
-class History:
-    """The conversation of a request as digests: to find a thread before the turn, and to keep one after it."""
-
-    def __init__(self, request: TurnRequest) -> None:
-        self.request = request
-
-    @cached_property
-    def digests(self) -> dict[int, bytes]:
-        """Return the digest after each run of the model's items, by the number of items up to there.
-
-        It covers the thread's spec and all items before; the first one, for 0 items, covers only the spec.
-        """
-        digest = sha256(canonical_json(self.request.spec)).digest()
-        digests = {0: digest}
-        pending: list[Entry] = []
-        for count, entry in entries(self.request.items):
-            pending.append(entry)
-            if entry[0] == RUN:
-                digests[count] = digest = _extended(digest, pending)
-                pending = []
-        return digests
-
-    def digest(self, count: int, said: Sequence[Item] = ()) -> bytes:
-        """Return the digest of the first `count` items, followed by what the model said then."""
-        start = next((end for end in reversed(self.digests) if end < count), 0)
-        added = entries((*self.request.items[start:count], *said))
-        return _extended(self.digests[start], [entry for _, entry in added])
-
-
-def entries(items: Sequence[Item]) -> Iterator[tuple[int, Entry]]:
-    """Yield the parts of a conversation that every client sends back, each with the number of items up to its end.
-
-    The model's messages and calls between two other items are one entry: clients split and join them differently.
-    """
-    texts: list[str] = []
-    calls: list[Entry] = []
-    for count, item in enumerate(items):
-        if isinstance(item, FunctionCall):
-            calls.append((item.call_id, item.namespace, item.name, normalized_json(item.arguments)))
-        elif not _is_model_run(item):
-            if texts or calls:
-                yield count, (RUN, _joined(texts), *calls)
-                texts, calls = [], []
-            yield count + 1, _entry(item)
-        elif isinstance(item, Message) and item.phase != NARRATION:
-            texts.append(item.text)
-    if texts or calls:
-        yield len(items), (RUN, _joined(texts), *calls)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leg:
@@ -117,10 +54,13 @@ class Leg:
     """The gateway's outputs for calls that the client was not given."""
     intervened: bool = False
     """Whether the gateway added something to the turn that no client's history has."""
+    served: frozenset[str] = frozenset()
+    """The ids of the calls that MCP servers have answered: clients repeat both, the call and its output."""
 
     def is_repeated_by(self, run: Sequence[Item]) -> bool:
         """Tell whether a client's items repeat this leg; reasoning, searches and commentary may be missing."""
-        calls = [item for item in self.items if isinstance(item, FunctionCall) and item.call_id in self.shown]
+        told = self.served.union(self.shown)
+        calls = [item for item in self.items if isinstance(item, FunctionCall) and item.call_id in told]
         repeated = [item for item in run if isinstance(item, FunctionCall)]
         return (
             len(calls) == len(repeated)
@@ -133,9 +73,9 @@ class Leg:
         """Tell whether an item may be part of a repetition; texts and calls are compared as a whole."""
         if isinstance(item, Reasoning):
             return any(item in _variants(own) for own in _reasoning(self.items))
-        if isinstance(item, RawItem):
+        if isinstance(item, RawItem | FunctionCallOutput):
             return item in self.items
-        return _is_model_run(item)
+        return is_model_run(item)
 
     def moved_reasoning(self, run: Sequence[Item], before: Set[Item]) -> bool:
         """Tell whether the client moved reasoning of this leg to an earlier place, so that it would be there twice."""
@@ -310,7 +250,7 @@ class ParkedTurns(KeptThreads[CallKey, Parked]):
         reasoning: set[Item] = set()
         position = 0
         while position < len(items):
-            end = next((i for i in range(position, len(items)) if not _is_model_run(items[i])), len(items))
+            end = next((i for i in range(position, len(items)) if not is_model_run(items[i])), len(items))
             run = items[position:end]
             legs = (self._legs.get((client, item.call_id)) for item in run if isinstance(item, FunctionCall))
             leg = next((leg for leg in legs if leg is not None), None)
@@ -336,36 +276,9 @@ def _leading_outputs(items: Iterable[Item], call_ids: Container[str] | None = No
     return outputs
 
 
-def _extended(digest: bytes, added: Sequence[Entry]) -> bytes:
-    return sha256(digest + canonical_json(added)).digest()
-
-
-def _is_model_run(item: Item) -> bool:
-    """Tell whether an item is the model's, and only text if it is a message."""
-    if isinstance(item, Message):
-        return item.role == "assistant" and all(isinstance(part, TextPart) for part in item.parts)
-    return is_models(item)
-
-
-def _entry(item: Item) -> Entry:
-    # Most of a history is text, which needs no conversion.
-    if isinstance(item, Message):
-        return (item.role, *[part.text if isinstance(part, TextPart) else visible(part) for part in item.parts])
-    if isinstance(item, FunctionCallOutput):
-        output = item.output if isinstance(item.output, str) else visible(item.output)
-        return ("output", item.custom, item.call_id, item.namespace, item.name, output)
-    return ("item", visible(item))
-
-
 def _text_of(items: Sequence[Item], *, narrated: bool = True) -> str:
     messages = (item for item in items if isinstance(item, Message) and item.role == "assistant")
-    return _joined(message.text for message in messages if narrated or message.phase != NARRATION)
-
-
-def _joined(texts: Iterable[str]) -> str:
-    """Return the texts of a run as one, as clients that have one field for them send them back."""
-    # Some clients write a space or a new line where a call came without a text.
-    return BETWEEN_MESSAGES.join([text for text in texts if text.strip()])
+    return joined(message.text for message in messages if narrated or message.phase != NARRATION)
 
 
 def _is_same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:

@@ -8,6 +8,7 @@ from turnbridge.engine.records import FileRecord
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import TurnEvent
 from turnbridge.turn.items import FilePart, FunctionCallOutput, Item, JsonObject
+from turnbridge.turn.mcp import McpResult, McpServer, McpTool
 from turnbridge.turn.request import TurnRequest
 
 
@@ -34,7 +35,23 @@ Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 """The events of a turn, some at a time; the last batch ends in a `Terminal`."""
 
 
-class Thread(Protocol):
+class Conversation(Protocol):
+    """Where the model is asked."""
+
+    def run(self, items: Sequence[Item] = (), request: TurnRequest | None = None) -> Batches:
+        """Add `items`, let the model answer, and yield its events.
+
+        The first turn may be of the request that the thread was opened for. Each later one has a `request` of its own:
+        a thread that is kept holds none.
+        """
+        ...
+
+    def resume(self, outputs: Sequence[FunctionCallOutput]) -> Batches:
+        """Give the outputs that the turn waits for since its `CallsAwaited`, and yield events as `run` does."""
+        ...
+
+
+class Thread(Conversation, Protocol):
     """A thread in Codex that holds a request's history. Used by one request at a time."""
 
     @property
@@ -60,18 +77,6 @@ class Thread(Protocol):
     @property
     def native_tools(self) -> bool:
         """Tell whether the model calls functions in a way of its own here, and not one by one."""
-        ...
-
-    def run(self, items: Sequence[Item] = (), request: TurnRequest | None = None) -> Batches:
-        """Add `items`, let the model answer, and yield its events.
-
-        The first turn may be of the request that the thread was opened for. Each later one has a `request` of its own:
-        a thread that is kept holds none.
-        """
-        ...
-
-    def resume(self, outputs: Sequence[FunctionCallOutput]) -> Batches:
-        """Give the outputs that the turn waits for since its `CallsAwaited`, and yield events as `run` does."""
         ...
 
     def fail(self, error: GatewayError) -> None:
@@ -142,6 +147,30 @@ class MediaLoader(Protocol):
 
     async def file_text(self, part: FilePart) -> str:
         """Return the text of a file part; one that was uploaded has its content."""
+        ...
+
+
+class ToolSession(Protocol):
+    """A session with one MCP server, for one turn. It connects when it is first needed."""
+
+    async def list_tools(self) -> tuple[McpTool, ...]:
+        """Return the server's tools; raises `ToolServerFailed` if it does not give them in time."""
+        ...
+
+    async def call(self, name: str, arguments: str) -> McpResult:
+        """Call a tool; a failure, or a server that takes too long, is a result too."""
+        ...
+
+    async def aclose(self) -> None:
+        """End the session."""
+        ...
+
+
+class ToolServers(Protocol):
+    """Connects to MCP servers, as far as the operator allows."""
+
+    def session(self, server: McpServer) -> ToolSession:
+        """Return a session; raises `InvalidRequest` if this server may not be asked."""
         ...
 
 

@@ -6,11 +6,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from turnbridge.engine.admission import key_ended
 from turnbridge.engine.kept_threads import Leg
-from turnbridge.engine.ports import Batches, Judge, Thread, Tokenizer
+from turnbridge.engine.ports import Batches, Conversation, Judge, Thread, Tokenizer
 from turnbridge.turn.errors import GatewayError, OutputRejected, TurnTimeout
 from turnbridge.turn.events import (
     CallsAwaited,
     FunctionCallDone,
+    McpApprovalAsked,
+    McpCallDone,
+    McpCallStarted,
     MessageDone,
     MessageStarted,
     ReasoningDone,
@@ -53,9 +56,11 @@ class ToolRules:
     What the model says up to its calls is recorded; what the gateway itself says to enforce the rules is a part of it.
     """
 
-    def __init__(self, thread: Thread, request: TurnRequest) -> None:
+    def __init__(self, thread: Conversation, request: TurnRequest) -> None:
         self._thread = thread
         self._request = request
+        self._namespaces = {server.label: server.namespace for server in request.spec.servers}
+        self._served: set[str] = set()
         self.said: list[Item] = []
         """What the model has said so far, as the items of a later history."""
         self.spent = Usage()
@@ -81,8 +86,10 @@ class ToolRules:
         """Apply the rules to a batch of events; `problems` are those of the calls in it."""
         # Nearly all events are deltas, which no rule concerns.
         for event in [event for event in batch if not isinstance(event, TextDelta)]:
-            if (item := _item_of(event)) is not None:
+            if (item := self._item_of(event)) is not None:
                 self.said.append(item)
+            if isinstance(event, McpCallDone):
+                self._served.add(event.call_id)
         ending = batch[-1]
         if isinstance(ending, TextDelta):
             return batch, None
@@ -94,8 +101,9 @@ class ToolRules:
             return self._judge_calls(batch, ending.order, problems)
         if isinstance(ending, TurnCompleted):
             self.spent += ending.usage
-            # A web search counts as a call, and needs no output.
-            if self._request.must_call and not any(isinstance(item, RawItem) for item in self.said):
+            # A web search counts as a call, and needs no output. So does a call that an MCP server has answered.
+            called = bool(self._served) or any(isinstance(item, RawItem) for item in self.said)
+            if self._request.must_call and not called:
                 return self._remind(batch[:-1])
             return [*batch[:-1], replace(ending, usage=self.spent)], None
         if isinstance(ending, TurnIncomplete | TurnFailed) and not ending.usage.estimated:
@@ -106,18 +114,29 @@ class ToolRules:
         self, batch: Sequence[TurnEvent], order: tuple[str, ...], problems: Mapping[str, str] | None
     ) -> Judged:
         calls = [event for event in batch if isinstance(event, FunctionCallDone)]
+        asked = [event for event in batch if isinstance(event, McpApprovalAsked)]
         if problems:
-            rest = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone)]
-            return self._correct(rest, calls, problems)
+            rest = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone | McpApprovalAsked)]
+            return self._correct(rest, [*calls, *asked], problems)
         shown = calls if self._request.parallel_calls else calls[:1]
         presets = tuple(FunctionCallOutput(call_id=call.call_id, output=NOT_RUN_ALONE) for call in calls[len(shown) :])
         self.intervened = self.intervened or bool(presets)
-        call_ids = tuple(call.call_id for call in shown)
-        self.leg = Leg(items=tuple(self.said), shown=call_ids, presets=presets, intervened=self.intervened)
+        self.leg = Leg(
+            items=tuple(self.said),
+            shown=(*(call.call_id for call in shown), *(event.call_id for event in asked)),
+            presets=presets,
+            intervened=self.intervened,
+            served=frozenset(self._served),
+        )
         passed = [event for event in batch[:-1] if not isinstance(event, FunctionCallDone) or event in shown]
         return [*passed, CallsAwaited(self.spent, order)], None
 
-    def _correct(self, rest: Sequence[TurnEvent], calls: list[FunctionCallDone], problems: Mapping[str, str]) -> Judged:
+    def _correct(
+        self,
+        rest: Sequence[TurnEvent],
+        calls: Sequence[FunctionCallDone | McpApprovalAsked],
+        problems: Mapping[str, str],
+    ) -> Judged:
         """Answer the calls as failed, so that the model repeats them."""
         if self._corrections == MOST_CORRECTIONS:
             problem = f"The model called a strict tool with invalid arguments: {next(iter(problems.values()))}"
@@ -145,21 +164,27 @@ class ToolRules:
         self.said.append(reminder)
         return rest, self._thread.run([reminder], self._request)
 
-
-def _item_of(event: TurnEvent) -> Item | None:
-    """Return the item that a later history has for a finished output."""
-    match event:
-        case MessageDone(item_id, phase, text):
-            return Message(role="assistant", parts=(TextPart(text=text),), phase=phase, id=item_id)
-        case ReasoningDone():
-            content = event.content or None
-            return Reasoning(id=event.item_id, summary=event.summary, content=content, encrypted=event.encrypted)
-        case FunctionCallDone(item_id, call_id, name, arguments, namespace):
-            return FunctionCall(call_id=call_id, name=name, arguments=arguments, namespace=namespace, id=item_id)
-        case WebSearchDone(item_id, action):
-            return RawItem(item={"type": "web_search_call", "id": item_id, "status": "completed", "action": action})
-        case _:
-            return None
+    def _item_of(self, event: TurnEvent) -> Item | None:
+        """Return the item that a later history has for a finished output."""
+        match event:
+            case MessageDone(item_id, phase, text):
+                return Message(role="assistant", parts=(TextPart(text=text),), phase=phase, id=item_id)
+            case ReasoningDone():
+                content = event.content or None
+                return Reasoning(id=event.item_id, summary=event.summary, content=content, encrypted=event.encrypted)
+            case FunctionCallDone(item_id, call_id, name, arguments, namespace):
+                return FunctionCall(call_id=call_id, name=name, arguments=arguments, namespace=namespace, id=item_id)
+            case McpApprovalAsked(item_id, call_id, label, name, arguments):
+                namespace = self._namespaces[label]
+                return FunctionCall(call_id=call_id, name=name, arguments=arguments, namespace=namespace, id=item_id)
+            case McpCallStarted(call_id, label, name, arguments):
+                return FunctionCall(call_id=call_id, name=name, arguments=arguments, namespace=self._namespaces[label])
+            case McpCallDone(call_id, result):
+                return FunctionCallOutput(call_id=call_id, output=result.shown)
+            case WebSearchDone(item_id, action):
+                return RawItem(item={"type": "web_search_call", "id": item_id, "status": "completed", "action": action})
+            case _:
+                return None
 
 
 OPEN_CHARACTERS = 16_384

@@ -2,24 +2,32 @@
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from turnbridge.engine.kept_threads import History, ParkedTurns, WarmThreads
+from turnbridge.engine.history import History
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.media_items import ready_items
-from turnbridge.engine.ports import Backend, Batches, Judge, MediaLoader, Thread, Tokenizer
+from turnbridge.engine.ports import (
+    Backend,
+    Batches,
+    Conversation,
+    Judge,
+    MediaLoader,
+    Thread,
+    Tokenizer,
+    ToolServers,
+)
 from turnbridge.engine.structured_output import repair_instruction
+from turnbridge.engine.tool_serving import ApprovedResults, ServedThread, ToolServing
 from turnbridge.engine.turn_rules import Cut, OutputLimit, ToolRules, TurnClock, Watch
 from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected, without_frames
 from turnbridge.turn.events import (
     CallsAwaited,
-    MessageDone,
     MessageStarted,
     ReasoningDelta,
-    ReasoningDone,
-    ReasoningStarted,
     SummaryDelta,
     Terminal,
     TextDelta,
@@ -30,6 +38,7 @@ from turnbridge.turn.events import (
     TurnIncomplete,
     TurnServed,
     Usage,
+    has_open_item,
 )
 from turnbridge.turn.items import (
     NARRATION,
@@ -59,20 +68,24 @@ class TurnRunner:
     calls: ParkedTurns
     warm: WarmThreads
     watch: Watch
+    servers: ToolServers
+    approved: ApprovedResults = field(default_factory=ApprovedResults)
     without_summary: set[str] = field(default_factory=set)
     """The models whose provider gives no reasoning summaries."""
 
     def start(self, request: TurnRequest) -> "TurnRun":
-        """Return a turn that runs when its events are asked for."""
-        return TurnRun(self, request)
+        """Return a turn that runs when its events are asked for; raises if one of its MCP servers is not allowed."""
+        served = ToolServing(self.servers, self.judge, self.approved, request) if request.spec.servers else None
+        return TurnRun(self, request, served)
 
 
 class TurnRun:
     """One turn as it runs: its events, and what is known of it before there are any."""
 
-    def __init__(self, runner: TurnRunner, request: TurnRequest) -> None:
+    def __init__(self, runner: TurnRunner, request: TurnRequest, serving: ToolServing | None = None) -> None:
         self._runner = runner
         self._request = request
+        self.serving = serving
         self.thread: Thread | None = None
         """Where it runs, as soon as that is decided; another one if it is run again."""
         self.cut = False
@@ -113,7 +126,7 @@ class TurnRun:
                     if (again := await self._again(request, turn, first, attempt)) is not None:
                         request = again
                         continue
-                    yield first
+                    yield first if self.serving is None else self.serving.with_prelude(first)
                     if turn is not None:
                         async for batch in turn.batches:
                             if not isinstance(batch[-1], TextDelta):
@@ -125,12 +138,17 @@ class TurnRun:
                         await turn.over()
         except GatewayError as error:
             yield [TurnFailed(without_frames(error))]
+        finally:
+            if self.serving is not None:
+                await self.serving.aclose()
 
     async def _ready(self) -> TurnRequest:
         """Return the request as it can be shown to the model."""
         request = self._request
         items, self.linked = await ready_items(request, self._runner.media)
         ready = request if items == request.items else replace(request, items=items)
+        if self.serving is not None:
+            ready = await self.serving.ready(ready)
         if ready.spec.model in self._runner.without_summary and not ready.spec.summary_needed:
             return _without_summary(ready)
         return ready
@@ -142,16 +160,16 @@ class TurnRun:
             # Thousands of items, or calls with much JSON in them, are read in a thread.
             await asyncio.to_thread(lambda: history.digests)
         if (claim := runner.calls.claim(history)) is not None:
-            turn = _Turn(self, runner, history, claim.thread, claim.thread.resume(claim.outputs))
+            turn = _Turn(self, runner, history, claim.thread, lambda parked: parked.resume(claim.outputs))
             turn.rules.intervened = claim.intervened
             return turn, "parked"
         if (warm := runner.warm.take_for(history)) is not None:
             thread, rest = warm
-            return _Turn(self, runner, history, thread, thread.run(rest, request)), "warm"
+            return _Turn(self, runner, history, thread, lambda idle: idle.run(rest, request)), "warm"
         items = runner.calls.restored(request)
         how: ThreadUse = "replayed" if any(map(is_models, items)) else "fresh"
         thread = await runner.backend.open(replace(request, items=items), suspect=suspect)
-        return _Turn(self, runner, history, thread, thread.run()), how
+        return _Turn(self, runner, history, thread, lambda opened: opened.run()), how
 
     async def _again(
         self, request: TurnRequest, turn: "_Turn | None", first: Sequence[TurnEvent], attempt: int
@@ -174,7 +192,14 @@ class TurnRun:
 class _Turn:
     """A turn that runs, in a conversation that is given up when it is over unless somebody keeps it."""
 
-    def __init__(self, run: TurnRun, runner: TurnRunner, history: History, thread: Thread, source: Batches) -> None:
+    def __init__(
+        self,
+        run: TurnRun,
+        runner: TurnRunner,
+        history: History,
+        thread: Thread,
+        begin: Callable[[Conversation], Batches],
+    ) -> None:
         self._run = run
         self._runner = runner
         self._history = history
@@ -183,8 +208,9 @@ class _Turn:
         self._clock = TurnClock(runner.watch, thread, request.spec.client)
         self._kept = False
         self.thread = thread
-        self.rules = ToolRules(thread, request)
-        self.batches = self._limited(source)
+        self._asked: Conversation = thread if run.serving is None else ServedThread(thread, run.serving)
+        self.rules = ToolRules(self._asked, request)
+        self.batches = self._limited(begin(self._asked))
         """The answer, in the shape that the client asked for."""
         match request.spec.output:
             case PlainText():
@@ -215,6 +241,8 @@ class _Turn:
         """
         request, thread, rules = self._request, self.thread, self.rules
         if isinstance(ending, CallsAwaited) and rules.leg is not None:
+            if self._run.serving is not None and self._run.serving.unmatched:
+                return
             if ending.usage.estimated or not request.awaits_outputs or not thread.alive:
                 # After an answer that broke off, the turn would only fail, and a replay does not. Nor does every Codex
                 # wait for outputs.
@@ -253,7 +281,7 @@ class _Turn:
         if problem is not None:
             correction = Message(role="user", parts=(TextPart(text=repair_instruction(problem)),))
             self.rules.intervened = True
-            events = await _whole(self._limited(self.thread.run([correction], self._request)))
+            events = await _whole(self._limited(self._asked.run([correction], self._request)))
             problem = await self._problem(schema, events)
         yield events if problem is None else [*events[:-1], _rejected(problem, self.rules.spent)]
 
@@ -285,7 +313,7 @@ class _Turn:
                 async for batch in batches:
                     clock.heard()
                     ending = batch[-1]
-                    if self._run.cut and not isinstance(ending, Terminal) and not _has_open_item(said):
+                    if self._run.cut and not isinstance(ending, Terminal) and not has_open_item(said):
                         yield [await self._cut_off("steered", rules.spent, said)]
                         return
                     calls = isinstance(ending, CallsAwaited)
@@ -348,13 +376,6 @@ class _Turn:
             reasoning=reasoning,
             estimated=True,
         )
-
-
-def _has_open_item(said: Sequence[Sequence[TurnEvent]]) -> bool:
-    """Tell whether the model is in the middle of a message or a thought."""
-    events = [event for batch in said for event in batch]
-    begun = {event.item_id for event in events if isinstance(event, MessageStarted | ReasoningStarted)}
-    return bool(begun.difference(event.item_id for event in events if isinstance(event, MessageDone | ReasoningDone)))
 
 
 def _without_summary(request: TurnRequest) -> TurnRequest:

@@ -1,7 +1,6 @@
 """All settings, from the environment or from a TOML file with the same names."""
 
 import difflib
-import importlib.util
 import math
 import os
 import shutil
@@ -9,21 +8,18 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 import platformdirs
 from msgspec import Meta, Struct, field, inspect, structs
 
+from turnbridge.settings.checks import check_database_url, check_rate_limit, check_rate_limit_storage
 from turnbridge.settings.former import RECOGNISED, warning_about
-from turnbridge.settings.installation import adding
+from turnbridge.turn.mcp_hosts import parse_hosts
 
 # Variables with these prefixes are meant for this gateway, so unknown ones are reported.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
 CONFIG_VARIABLE = "PROXY_CONFIG"
-REDIS_SCHEMES = ("redis://", "rediss://", "redis+unix://")
-SQLITE_SCHEME = "sqlite:///"
-POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 # Spellings of booleans that are common in environments.
 BOOLEANS = {
     **dict.fromkeys(("1", "true", "t", "yes", "y", "on"), True),
@@ -93,6 +89,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     The header `x-proxy-output-mode` overrides it for one request, on both routes."""
     responses_omit_tool_manifest: bool = field(default=False, name="PROXY_RESPONSES_OMIT_TOOL_MANIFEST")
     """Do not declare the tools of `/v1/responses` requests: for clients that describe them in their prompt."""
+    mcp: str = field(default="off", name="PROXY_MCP")
+    """MCP servers that requests may name: `off`, `public` (https, port 443, public addresses), or a list of hosts such
+    as `hosts:mcp.example.com,http://10.0.0.5:8000`, which may have any address."""
     stream_hold_ms: Count = field(default=3000, name="PROXY_STREAM_HOLD_MS")
     """How long the headers of a stream wait for the first output, so that an early failure has an HTTP status."""
     sse_keepalive_ms: Count = field(default=15000, name="PROXY_SSE_KEEPALIVE_MS")
@@ -212,42 +211,6 @@ def _program(value: object) -> object:
     return found
 
 
-def check_rate_limit(value: str) -> None:
-    """Raise `ValueError` if this is no rate limit."""
-    # It takes as long to import as all else that a command needs.
-    from limits import parse_many  # noqa: PLC0415
-
-    try:
-        usable = all(limit.amount > 0 for limit in parse_many(value))
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError("expected `60/minute`, or several limits as `60/minute;1000/day`")
-
-
-def _check_rate_limit_storage(value: str) -> None:
-    if value == "memory":
-        return
-    if not value.startswith(REDIS_SCHEMES):
-        raise ValueError("expected `memory` or a URL such as `redis://127.0.0.1:6379/0`")
-    _require_package("redis", "a Redis")
-    # Raises `ValueError` for an invalid port.
-    _ = urlsplit(value).port
-
-
-def _check_database_url(value: str) -> None:
-    if value.startswith(SQLITE_SCHEME):
-        return
-    if not value.startswith(POSTGRES_SCHEMES):
-        raise ValueError("expected a URL such as `postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:////DIR/FILE`")
-    _require_package("asyncpg", "Postgres")
-
-
-def _require_package(package: str, purpose: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise ValueError(f"{purpose} needs a package: {adding(package)}")
-
-
 # Parsers of strings that are more than one value, and checks besides the type.
 PARSE: dict[str, Callable[[object], object]] = {
     "CODEX_BIN": _program,
@@ -255,11 +218,12 @@ PARSE: dict[str, Callable[[object], object]] = {
     "PROXY_MODEL_ALIASES": _pairs,
     "PROXY_CORS_ALLOWED_ORIGINS": _listed,
 }
-CHECK: dict[str, Callable[[str], None]] = {
+CHECK: dict[str, Callable[[str], object]] = {
     "PROXY_OLLAMA": _check_address,
     "PROXY_RATE_LIMIT": check_rate_limit,
-    "PROXY_RATE_LIMIT_STORAGE": _check_rate_limit_storage,
-    "PROXY_DATABASE_URL": _check_database_url,
+    "PROXY_RATE_LIMIT_STORAGE": check_rate_limit_storage,
+    "PROXY_DATABASE_URL": check_database_url,
+    "PROXY_MCP": parse_hosts,
 }
 
 

@@ -44,6 +44,8 @@ URL_SIGNS = ("://",)
 NAME_SIGNS = (
     *("authorization", "api_key", "api-key", "apikey", "secret", "passw", "cookie", "credential", "private", "token"),
 )
+# The fields of an MCP server that a client declares; a path may be as secret as a header.
+SERVER_SECRETS = ("headers", "server_url")
 # Of a message where the operator wants all of it: a quarter of a file.
 MOST_PAYLOAD_BYTES = 16 * 1024 * 1024
 # JSON that is parsed whatever it holds: within ten milliseconds.
@@ -128,7 +130,9 @@ class Redaction:
                 self.text(name): self.clean(
                     inner,
                     # A JSON Schema describes a password; it does not tell it.
-                    secret=secret or (_names_secret(name) and not (of_schema and _describes(inner))),
+                    secret=secret
+                    or (_names_secret(name) and not (of_schema and _describes(inner)))
+                    or (name in SERVER_SECRETS and value.get("type") == "mcp"),
                     of_schema=name == "properties",
                 )
                 for name, inner in value.items()

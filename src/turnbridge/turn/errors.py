@@ -154,6 +154,13 @@ class UpstreamOverloaded(UpstreamFailed):
     code = "server_is_overloaded"
 
 
+class ToolServerFailed(GatewayError):
+    """An MCP server that the client named did not list its tools."""
+
+    code = "http_error"
+    source = "client"
+
+
 class BackendUnavailable(GatewayError):
     """No Codex process can take the turn now."""
 

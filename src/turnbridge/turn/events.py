@@ -4,12 +4,14 @@ A stream of events begins with `TurnServed`, once for each time that the turn is
 `Terminal`. A message or thought that is still open then was cut off there: its text is the concatenation of its deltas.
 """
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.items import JsonObject
+from turnbridge.turn.mcp import McpResult, McpTool
 
 
 class Usage(Struct, frozen=True):
@@ -116,6 +118,42 @@ class WebSearchDone(Struct, frozen=True):
     action: JsonObject
 
 
+class McpToolsListed(Struct, frozen=True):
+    """An MCP server has listed its tools."""
+
+    label: str
+    tools: tuple[McpTool, ...]
+
+
+class McpCallStarted(Struct, frozen=True):
+    """A tool of an MCP server is called, at the same time as the one before it if it is `parallel`."""
+
+    call_id: str
+    label: str
+    name: str
+    arguments: str
+    parallel: bool = False
+    approved: bool = False
+    """Whether the client has approved the call."""
+
+
+class McpCallDone(Struct, frozen=True):
+    """A call of an MCP server's tool has ended."""
+
+    call_id: str
+    result: McpResult
+
+
+class McpApprovalAsked(Struct, frozen=True):
+    """The model calls a tool of an MCP server, and the client has to approve that."""
+
+    item_id: str
+    call_id: str
+    label: str
+    name: str
+    arguments: str
+
+
 class TurnCompleted(Struct, frozen=True):
     """The model has said all it wanted, or the client's stop sequence ended it."""
 
@@ -160,5 +198,28 @@ ItemEvent: TypeAlias = (
     | ReasoningDone
     | FunctionCallDone
     | WebSearchDone
+    | McpToolsListed
+    | McpCallStarted
+    | McpCallDone
+    | McpApprovalAsked
 )
 TurnEvent: TypeAlias = TurnServed | ItemEvent | Terminal
+
+
+def has_open_item(said: Iterable[Iterable[TurnEvent]]) -> bool:
+    """Tell whether batches end in the middle of a message or a thought, or in that of a server's call."""
+    begun: set[str] = set()
+    ended: set[str] = set()
+    for event in (event for batch in said for event in batch):
+        match event:
+            case MessageStarted() | ReasoningStarted():
+                begun.add(event.item_id)
+            case McpCallStarted():
+                begun.add(event.call_id)
+            case MessageDone() | ReasoningDone():
+                ended.add(event.item_id)
+            case McpCallDone():
+                ended.add(event.call_id)
+            case _:
+                pass
+    return not begun <= ended

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from turnbridge.turn.items import NO_NAMESPACE, Item, JsonObject
+from turnbridge.turn.mcp import ApprovedCall, McpServer, McpTool
 
 # Formats are tagged, so that their JSON differs, too.
 
@@ -33,8 +34,8 @@ class JsonOfSchema(Struct, frozen=True, kw_only=True, tag=True):
 OutputFormat: TypeAlias = PlainText | AnyJsonObject | JsonOfSchema
 
 
-ToolKind: TypeAlias = Literal["function", "custom", "tool_search"]
-"""What a tool is to its client; to the model all of them are functions."""
+ToolKind: TypeAlias = Literal["function", "custom", "tool_search", "mcp"]
+"""What a tool is to its client; to the model all of them are functions. The gateway calls those of MCP servers."""
 
 # A namespace, if it is one, and the name of a function in it.
 ToolKey: TypeAlias = tuple[str | None, str]
@@ -93,6 +94,8 @@ class ThreadSpec(Struct, frozen=True, kw_only=True):
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
     """The functions that may be called: without those that `tool_choice` excludes."""
+    servers: tuple[McpServer, ...] = ()
+    """The MCP servers whose tools may be called; these are among `tools` once they are listed."""
     web_search: WebSearch | None = None
     effort: str | None = None
     summary: str | None = None
@@ -126,3 +129,9 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     """Whether work that reads the whole request belongs into a thread."""
     ignored: tuple[str, ...] = ()
     """The names of the client's parameters that have no effect."""
+    listed: dict[str, tuple[McpTool, ...]] = field(default_factory=dict)
+    """The tools of MCP servers that the history has a list of, by the label of the server."""
+    approved: tuple[ApprovedCall, ...] = ()
+    """The calls that the client approves with this request; their outputs among `items` are still empty."""
+    max_tool_calls: int | None = None
+    """How many calls of MCP servers there may be."""

@@ -278,7 +278,7 @@ WISHES: list[tuple[JsonObject, TurnRequest]] = [
     ),
     (
         {"temperature": 0.2, "top_p": 0.5, "store": True, "prompt_cache_key": "k", "max_tool_calls": 3, "typo": 1},
-        changed(PLAIN, ignored=("temperature", "top_p", "prompt_cache_key", "max_tool_calls", "typo")),
+        changed(PLAIN, ignored=("temperature", "top_p", "prompt_cache_key", "typo", "max_tool_calls")),
     ),
 ]
 
@@ -338,7 +338,7 @@ BAD_REQUESTS: list[tuple[JsonObject, str | None, str | None]] = [
     ({"input": [SHELL_CALL]}, None, "input"),
     ({"input": [{"type": "additional_tools", "role": "developer"}]}, "missing_required_parameter", "input[0].tools"),
     (
-        {"input": [{"type": "additional_tools", "role": "developer", "tools": [{"type": "mcp"}]}]},
+        {"input": [{"type": "additional_tools", "role": "developer", "tools": [{"type": "file_search"}]}]},
         "unsupported_tool",
         "input[0].tools[0].type",
     ),
@@ -355,6 +355,7 @@ CARRIED_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
     | {"web_search_call", "image_generation_call", "compaction", "local_shell_call"}
     | {"tool_search_call", "tool_search_output", "additional_tools"}
+    | {"mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"}
 )
 
 

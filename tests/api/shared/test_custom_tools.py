@@ -11,6 +11,7 @@ from turnbridge.api.shared.tools import (
     MAX_TOOLS,
     NO_PARAMETERS,
     SEARCH_PARAMETERS,
+    WHY,
     decode_tools,
 )
 from turnbridge.turn.errors import InvalidRequest
@@ -182,7 +183,7 @@ def test_what_cannot_be_meant_is_refused(
 @pytest.mark.promise("tools.hosted")
 def test_all_tools_that_cannot_be_carried_are_named_at_once() -> None:
     hosted: list[JsonObject] = [
-        {"type": "mcp", "allowed_tools": ["a"]},
+        {"type": "file_search", "allowed_tools": ["a"]},
         {"type": "function", "name": "a"},
         group({"type": "web_search"}),
         {"type": "shell"},
@@ -191,9 +192,10 @@ def test_all_tools_that_cannot_be_carried_are_named_at_once() -> None:
         decoded(*hosted)
     assert (raised.value.error_code, raised.value.param) == ("unsupported_tool", "tools[0].type")
     assert raised.value.message == (
-        "Tools of type 'mcp' and 'web_search' and 'shell' cannot be carried to Codex "
+        "Tools of type 'file_search' and 'web_search' and 'shell' cannot be carried to Codex "
         "(tools[0], tools[2].tools[0], tools[3]). "
-        "Functions, custom tools, namespaces of these, 'tool_search' and 'web_search' can."
+        "Functions, custom tools, namespaces of these, 'mcp', 'tool_search' and 'web_search' can. "
+        f"{WHY['file_search']} {WHY['shell']}"
     )
 
 

@@ -83,13 +83,15 @@ def test_a_legacy_choice_does_too(choice: str | JsonObject, use: ToolUse) -> Non
 
 
 SEVERAL = (
-    "Tools of type 'mcp' and 'shell' cannot be carried to Codex (tools[0], tools[2], tools[3]). "
-    "Functions, custom tools and 'web_search' can."
+    "Tools of type 'file_search' and 'shell' cannot be carried to Codex (tools[0], tools[2], tools[3]). "
+    "Functions, custom tools and 'web_search' can. "
+    "No files are searched here. Send the text, or declare a function that searches. "
+    "Nothing is run on this server for a client: declare a function, and run what the model calls."
 )
 NOT_FOUND = "Tool choice '{}' not found in 'tools' parameter."
 CHOICES = (
-    "Invalid 'tool_choice'. Supported are 'none', 'auto', 'required', a function or custom tool by its name, and "
-    "'allowed_tools'."
+    "Invalid 'tool_choice'. Supported are 'none', 'auto', 'required', a function, custom tool or MCP server by its "
+    "name, and 'allowed_tools'."
 )
 MODES = "Supported values are: 'auto' and 'required'."
 
@@ -140,7 +142,7 @@ MODES = "Supported values are: 'auto' and 'required'."
             "tools[2].type",
         ),
         (
-            [{"type": "mcp"}, {"type": "function"}, {"type": "shell", "name": "c"}, {"type": "mcp"}],
+            [{"type": "file_search"}, {"type": "function"}, {"type": "shell", "name": "c"}, {"type": "file_search"}],
             None,
             SEVERAL,
             "unsupported_tool",

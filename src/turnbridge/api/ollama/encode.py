@@ -119,6 +119,8 @@ class OllamaEncoder:
             case ev.FunctionCallDone():
                 self._call(event)
                 return []
+            case ev.McpToolsListed() | ev.McpCallStarted() | ev.McpCallDone() | ev.McpApprovalAsked():
+                raise AssertionError("This API has no MCP servers.")
             case ev.TurnServed() | ev.MessageDone() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
                 return []
             case ev.TurnCompleted() | ev.CallsAwaited():

@@ -38,7 +38,7 @@ def shown_call(call: FunctionCallDone, tool: Tool | None) -> ShownCall:
     if call.namespace is not None:
         named["namespace"] = call.namespace
     match "function" if tool is None else tool.kind:
-        case "function":
+        case "function" | "mcp":
             field, value, event = "arguments", call.arguments, "response.function_call_arguments"
             done: JsonObject = {"name": call.name}
             item: JsonObject = {"type": "function_call", **named}

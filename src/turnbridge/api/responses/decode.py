@@ -13,6 +13,7 @@ from turnbridge.api.responses.call_items import (
     search_call,
     search_output,
 )
+from turnbridge.api.responses.mcp_items import McpHistory, is_of_mcp, was_together
 from turnbridge.api.shared import parameters
 from turnbridge.api.shared.body_budget import MAX_ITEMS
 from turnbridge.api.shared.history import IN_INPUT, PartsDecoder, check_pairs
@@ -32,6 +33,7 @@ from turnbridge.turn.items import (
     Reasoning,
     Role,
     TextPart,
+    replace,
 )
 from turnbridge.turn.json_schema import unreadable
 from turnbridge.turn.request import ThreadSpec, TurnRequest
@@ -74,7 +76,6 @@ IGNORED: dict[str, Json] = {
     **parameters.SAMPLING,
     "prompt_cache_key": None,
     "prompt_cache_retention": None,
-    "max_tool_calls": None,
     "truncation": "disabled",
 }
 
@@ -138,7 +139,11 @@ def decode(
     if needs_input and not inputs and not history:
         raise missing("input") if request.input is None else empty_array("input")
     check_length((*history, *inputs), MAX_ITEMS, param="input")
-    items = (*decode_items(history, parts=parts), *decode_items(inputs, param="input", parts=parts))
+    mcp = McpHistory.of(history, inputs)
+    items = (
+        *decode_items(history, parts=parts, mcp=mcp),
+        *decode_items(inputs, param="input", parts=parts, mcp=mcp),
+    )
     check_pairs(items, IN_INPUT)
     ignored = (
         *parameters.ignored(request, IGNORED),
@@ -149,12 +154,27 @@ def decode(
         *parts.ignored,
         *(() if request.service_tier in parameters.CARRIED_TIERS else ("service_tier",)),
     )
+    turn = _turn(request, request.model, items, ignored, schemas, _tools_in(history, inputs))
     return DecodedResponses(
-        turn=_turn(request, request.model, items, ignored, schemas, _tools_in(history, inputs)),
+        turn=_with_servers(turn, mcp, within(request.max_tool_calls, 1, param="max_tool_calls")),
         body=request,
         include_encrypted=ENCRYPTED_REASONING in (request.include or []),
         uncompiled=tuple(schemas.uncompiled),
     )
+
+
+def _with_servers(turn: TurnRequest, mcp: McpHistory, most_calls: int | None) -> TurnRequest:
+    """Return a turn with what its history says of its servers; only their calls are counted."""
+    if not turn.spec.servers and most_calls is not None:
+        turn = replace(turn, ignored=(*turn.ignored, "max_tool_calls"))
+    labels = {server.label for server in turn.spec.servers}
+    for call in mcp.approved:
+        if call.label not in labels:
+            message = f"The approved call needs the MCP server '{call.label[:64]}' among the tools of this request."
+            raise InvalidRequest(message, code="invalid_value", param="tools")
+    listed = {label: tools for label, tools in mcp.listed.items() if label in labels}
+    most_calls = most_calls if labels else None
+    return replace(turn, listed=listed, approved=tuple(mcp.approved), max_tool_calls=most_calls)
 
 
 def input_items(given: str | list[JsonObject] | None) -> list[JsonObject]:
@@ -224,6 +244,7 @@ def _turn(
             instructions=request.instructions,
             tools=tools.tools,
             web_search=tools.web_search,
+            servers=tools.servers,
             effort=reasoning.effort,
             summary=one_of(summary, parameters.SUMMARIES, param="reasoning.summary"),
             verbosity=one_of(text.verbosity, parameters.VERBOSITIES, param="text.verbosity"),
@@ -254,16 +275,32 @@ def _unknown_item_fields(items: Sequence[JsonObject]) -> dict[str, None]:
 
 
 def decode_items(
-    items: Sequence[JsonObject], *, param: str = "history", parts: PartsDecoder | None = None
+    items: Sequence[JsonObject],
+    *,
+    param: str = "history",
+    parts: PartsDecoder | None = None,
+    mcp: McpHistory | None = None,
 ) -> tuple[Item, ...]:
-    """Return the items of a history; `param` is their place in errors, and `parts` decodes those of one request."""
-    decoder = parts or PartsDecoder()
-    return tuple(
-        _item(item, f"{param}[{index}]", decoder)
-        for index, item in enumerate(items)
-        # They are declared like any other.
-        if item_type(item) != ADDITIONAL_TOOLS
-    )
+    """Return the items of a history; `param` is their place in errors, and `parts` decodes those of one request.
+
+    `mcp` is what the whole history says of MCP servers.
+    """
+    decoder, servers = parts or PartsDecoder(), mcp or McpHistory.of(items, ())
+    decoded: list[Item] = []
+    outputs: list[Item] = []
+    for index, item in enumerate(items):
+        kind = item_type(item)
+        if outputs and not was_together(item):
+            decoded += outputs
+            outputs = []
+        if is_of_mcp(kind):
+            call, output = servers.items(item, f"{param}[{index}]")
+            decoded += [call] if call is not None else []
+            outputs += [output] if output is not None else []
+        elif kind != ADDITIONAL_TOOLS:
+            # Additional tools are declared like any other.
+            decoded.append(_item(item, f"{param}[{index}]", decoder))
+    return (*decoded, *outputs)
 
 
 def _tools_in(history: Sequence[JsonObject], inputs: Sequence[JsonObject]) -> dict[str, list[JsonObject]]:

@@ -5,10 +5,12 @@ Everything that is opened is closed, indexes are dense, and exactly one terminal
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from turnbridge.api.responses.call_items import shown_call
 from turnbridge.api.responses.decode import DecodedResponses
+from turnbridge.api.responses.mcp_items import ServerEvent, begun_item, known_fields, steps
+from turnbridge.api.responses.parts import REASONING, SUMMARY, TEXT, PartKind
 from turnbridge.api.responses.schema import envelope, usage_object
 from turnbridge.api.shared import sse
 from turnbridge.api.shared.errors import error_event, error_object, failure_code
@@ -20,37 +22,11 @@ from turnbridge.turn.request import by_key, tool_key
 Event: TypeAlias = JsonObject
 
 
-class _Kind(NamedTuple):
-    """A kind of part: how its events and its number in the item are named, and what it is made of."""
-
-    text_event: str
-    part_event: str
-    number: str
-    place: str
-    """The list of an item that has its finished parts."""
-    empty: JsonObject
-    """The part before it has any text."""
-
-
-TEXT = _Kind(
-    *("response.output_text", "response.content_part", "content_index", "content"),
-    empty={"type": "output_text", "text": "", "annotations": [], "logprobs": []},
-)
-SUMMARY = _Kind(
-    *("response.reasoning_summary_text", "response.reasoning_summary_part", "summary_index", "summary"),
-    empty={"type": "summary_text", "text": ""},
-)
-REASONING = _Kind(
-    *("response.reasoning_text", "response.content_part", "content_index", "content"),
-    empty={"type": "reasoning_text", "text": ""},
-)
-
-
 @dataclass(slots=True)
 class _Part:
     """The part of an item that is being written: its kind, the backend's number for it, and its place in events."""
 
-    kind: _Kind
+    kind: PartKind
     source: int
     place: JsonObject
     pieces: list[str] = field(default_factory=list)
@@ -100,6 +76,8 @@ class ResponseEncoder:
         self._open: dict[str, _Open] = {}
         self._output: list[Json] = []
         self._whole: set[str] = set()
+        self._call_items: dict[str, str] = {}
+        self._source_ids: dict[str, str] = {}
         self._ending: list[Event] = []
         self.failure: ev.TurnFailed | None = None
         self.usage = ev.Usage()
@@ -201,13 +179,13 @@ class ResponseEncoder:
             case ev.MessageDone():
                 return self._message_done(event)
             case ev.ReasoningDone():
-                if event.encrypted is not None:
-                    self._encrypted[event.item_id] = event.encrypted
                 return self._done(event.item_id, encrypted=event.encrypted)
             case ev.FunctionCallDone():
                 return self._call(event)
             case ev.WebSearchDone():
                 return self._search(event)
+            case ev.McpToolsListed() | ev.McpCallStarted() | ev.McpCallDone() | ev.McpApprovalAsked():
+                return self._of_server(event)
             case ev.TurnServed():
                 return []
             case ev.TurnCompleted() | ev.CallsAwaited() | ev.TurnIncomplete() | ev.TurnFailed():
@@ -252,7 +230,7 @@ class ResponseEncoder:
         part.pieces.append(delta.text)
         return [*happened, self._event(f"{kind.text_event}.delta", **part.place, delta=delta.text)]
 
-    def _add_part(self, opened: _Open, kind: _Kind, source: int) -> tuple[_Part, Event]:
+    def _add_part(self, opened: _Open, kind: PartKind, source: int) -> tuple[_Part, Event]:
         place: JsonObject = {"item_id": opened.id, "output_index": opened.index}
         place[kind.number] = len(_written(opened.item, kind))
         part = opened.part = _Part(kind, source, place)
@@ -319,6 +297,28 @@ class ResponseEncoder:
             happened.append(self._event(f"response.web_search_call.{step}", **place))
         return [*happened, *self._done(search.item_id)]
 
+    def _of_server(self, event: ServerEvent) -> list[Event]:
+        """Return the events of an MCP server's item: it is added, goes through some steps, and may be done."""
+        if isinstance(event, ev.McpCallDone):
+            item_id, happened = self._call_items[event.call_id], []
+        else:
+            item = begun_item(event, str(self._envelope["id"]))
+            item_id = str(item["id"])
+            happened = self._add(item_id, item)
+        if isinstance(event, ev.McpCallStarted):
+            self._call_items[event.call_id] = item_id
+        elif isinstance(event, ev.McpApprovalAsked):
+            self._source_ids[event.item_id] = item_id
+        opened = self._open[item_id]
+        place: JsonObject = {"item_id": item_id, "output_index": opened.index}
+        happened += [self._event(f"response.{name}", **place, **fields) for name, fields in steps(event)]
+        opened.item |= known_fields(event)
+        if isinstance(event, ev.McpCallStarted):
+            return happened
+        # A call that failed is as whole as any.
+        self._whole.add(item_id)
+        return [*happened, *self._done(item_id, status=str(opened.item.get("status")))]
+
     def _done(self, item_id: str, *, encrypted: str | None = None, status: str = "completed") -> list[Event]:
         opened = self._open.pop(item_id)
         happened = self._close_part(opened)
@@ -326,8 +326,10 @@ class ResponseEncoder:
             self._whole.add(item_id)
         if "status" in opened.item:
             opened.item["status"] = status
-        if encrypted is not None and self._include_encrypted:
-            opened.item["encrypted_content"] = encrypted
+        if encrypted is not None:
+            self._encrypted[item_id] = encrypted
+            if self._include_encrypted:
+                opened.item["encrypted_content"] = encrypted
         happened.append(self._event("response.output_item.done", output_index=opened.index, item=opened.item))
         return happened
 
@@ -343,7 +345,8 @@ class ResponseEncoder:
         if not isinstance(terminal, ev.TurnFailed) or terminal.usage != ev.Usage():
             self._envelope["usage"] = usage_object(terminal.usage)
         if isinstance(terminal, ev.CallsAwaited):
-            self._order = {item_id: place for place, item_id in enumerate(terminal.order)}
+            ids = (self._source_ids.get(item_id, item_id) for item_id in terminal.order)
+            self._order = {item_id: place for place, item_id in enumerate(ids)}
         match terminal:
             case ev.TurnCompleted() | ev.CallsAwaited():
                 status = "completed"
@@ -365,7 +368,7 @@ class ResponseEncoder:
         return happened
 
 
-def _written(item: JsonObject, kind: _Kind) -> list[Json]:
+def _written(item: JsonObject, kind: PartKind) -> list[Json]:
     """Return the list of an item's finished parts of one kind."""
     parts = item[kind.place]
     if not isinstance(parts, list):

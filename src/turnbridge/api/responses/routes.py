@@ -133,8 +133,8 @@ class Responses:
         decoding = partial(decode, asked, unknown, past.shown_inputs, past.history, needs_input=needs_input)
         decoded = await beside(decoding, large=large)
         turn = replace(decoded.turn, large=large)
-        if generation.rules.omit_response_tools and turn.spec.tools:
-            spec = replace(turn.spec, tools=())
+        if generation.rules.omit_response_tools and (turn.spec.tools or turn.spec.servers):
+            spec = replace(turn.spec, tools=(), servers=())
             turn = replace(turn, spec=spec, must_call=False, ignored=(*turn.ignored, "tools"))
         settled = await generation.settle(
             request,

@@ -9,7 +9,9 @@ from typing import assert_never
 import msgspec
 
 from turnbridge.api.shared.history import Content
+from turnbridge.api.shared.mcp_tools import shown_server
 from turnbridge.api.shared.parameters import FormatObject, Parameters
+from turnbridge.api.shared.tool_choice import MCP
 from turnbridge.engine.ports import Model
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import Json, JsonObject
@@ -163,7 +165,7 @@ def envelope(
         "incomplete_details": None,
         "instructions": turn.spec.instructions,
         "max_output_tokens": turn.max_output_tokens,
-        "max_tool_calls": None,
+        "max_tool_calls": turn.max_tool_calls,
         "model": turn.spec.model,
         "output": [],
         "parallel_tool_calls": turn.parallel_calls,
@@ -195,6 +197,8 @@ def _strict_functions(turn: TurnRequest) -> set[Json]:
 
 def _declared(tool: JsonObject, strict: Container[Json]) -> JsonObject:
     """Return a tool as it was declared; a function always has `description` and `strict`, by the rule in force."""
+    if tool.get("type") == MCP:
+        return shown_server(tool)
     if tool.get("type") != "function":
         return tool
     given = tool.get("strict")

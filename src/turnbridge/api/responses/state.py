@@ -35,6 +35,7 @@ PREFIXES = {
     "custom_tool_call_output": "ctco_",
     "web_search_call": "ws_",
     "image_generation_call": "ig_",
+    "mcp_approval_response": "mcpa_",
 }
 OTHER_PREFIX = "item_"
 

@@ -39,6 +39,8 @@ TABLE: dict[type[errors.GatewayError], Shape] = {
     errors.OutputRejected: Shape(422, "server_error"),
     errors.UpstreamFailed: Shape(502, "server_error"),
     errors.UpstreamOverloaded: Shape(503, "server_error"),
+    # OpenAI's own answer to a server that fails; SDKs do not retry it.
+    errors.ToolServerFailed: Shape(424, "external_connector_error"),
     errors.BackendUnavailable: Shape(503, "server_error"),
     errors.BackendLost: Shape(503, "server_error"),
     errors.GatewayOverloaded: Shape(503, "server_error"),

@@ -6,12 +6,14 @@ from msgspec import Struct
 
 from turnbridge.api.shared.validation import convert, missing, unknown_value
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.items import Json, JsonObject, replace
+from turnbridge.turn.mcp import McpFilter, McpServer
 from turnbridge.turn.request import Tool, ToolKey, WebSearch, tool_key
 
 # A tuple: a type may be any JSON, also what is not hashable.
 WEB_SEARCH_TYPES = ("web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11")
 MODES = ("auto", "required")
+MCP = "mcp"
 
 
 class Function(Struct):
@@ -31,6 +33,7 @@ class ToolObject(Function):
     namespace: str | None = None
     function: Function | None = None
     custom: Function | None = None
+    server_label: str | None = None
     execution: Json = None
     defer_loading: bool | None = None
     mode: Json = None
@@ -43,46 +46,68 @@ class ToolUse(Struct, frozen=True, kw_only=True):
 
     tools: tuple[Tool, ...] = ()
     web_search: WebSearch | None = None
+    servers: tuple[McpServer, ...] = ()
     must_call: bool = False
     ignored: tuple[str, ...] = ()
     """What was declared and has no effect."""
 
 
-def chosen_tools(
-    choice: str | JsonObject | None, tools: Mapping[ToolKey, Tool], search: WebSearch | None, param: str
-) -> ToolUse:
-    """Return the tools that a choice allows; `param` is its place."""
-    every = ToolUse(tools=tuple(tools.values()), web_search=search, must_call=choice == "required")
+def chosen_tools(choice: str | JsonObject | None, declared: ToolUse, param: str) -> ToolUse:
+    """Return what a choice allows of the declared tools; `param` is its place."""
     if choice is None or choice == "auto":
-        return every
+        return declared
     if choice == "none":
         return ToolUse()
-    if not tools and search is None:
+    if not declared.tools and not declared.servers and declared.web_search is None:
         raise InvalidRequest(f"'{param}' is only allowed when tools are specified.", code="invalid_value", param=param)
     if choice == "required":
-        return every
+        return replace(declared, must_call=True)
     chosen = convert(choice, ToolObject, param=param) if isinstance(choice, dict) else ToolObject()
+    tools = {tool.key: tool for tool in declared.tools}
     if chosen.type == "allowed_tools":
-        return _allowed(chosen, tools, search, param)
+        return _allowed(chosen, declared, tools, param)
     if chosen.type in ("function", "custom"):
         return ToolUse(tools=_named([chosen], tools, param), must_call=True)
-    kinds = "'none', 'auto', 'required', a function or custom tool by its name, and 'allowed_tools'"
+    if chosen.type == MCP:
+        return ToolUse(servers=_servers([chosen], declared.servers, param), must_call=True)
+    kinds = "'none', 'auto', 'required', a function, custom tool or MCP server by its name, and 'allowed_tools'"
     raise InvalidRequest(f"Invalid '{param}'. Supported are {kinds}.", code="invalid_value", param=param)
 
 
-def _allowed(choice: ToolObject, tools: Mapping[ToolKey, Tool], search: WebSearch | None, param: str) -> ToolUse:
+def _allowed(choice: ToolObject, declared: ToolUse, tools: Mapping[ToolKey, Tool], param: str) -> ToolUse:
     nested = choice.allowed_tools
     allowed, place = (choice, param) if nested is None else (nested, f"{param}.allowed_tools")
     if allowed.mode not in MODES:
         raise unknown_value(allowed.mode, MODES, param=f"{place}.mode")
     if not allowed.tools:
         raise missing(f"{place}.tools")
-    functions = [tool for tool in allowed.tools if tool.type not in WEB_SEARCH_TYPES]
-    searches = len(functions) < len(allowed.tools)
-    if searches and search is None:
+    servers = [tool for tool in allowed.tools if tool.type == MCP]
+    functions = [tool for tool in allowed.tools if tool.type not in (MCP, *WEB_SEARCH_TYPES)]
+    searches = len(functions) + len(servers) < len(allowed.tools)
+    if searches and declared.web_search is None:
         raise _not_found("web_search", param)
-    must_call = allowed.mode == "required"
-    return ToolUse(tools=_named(functions, tools, param), web_search=search if searches else None, must_call=must_call)
+    return ToolUse(
+        tools=_named(functions, tools, param),
+        web_search=declared.web_search if searches else None,
+        servers=_servers(servers, declared.servers, param),
+        must_call=allowed.mode == "required",
+    )
+
+
+def _servers(references: Sequence[ToolObject], declared: Sequence[McpServer], param: str) -> tuple[McpServer, ...]:
+    """Return the servers that references name, each with the tools that may be called: all, or one by its name."""
+    by_label = {server.label: server for server in declared}
+    chosen: dict[str, McpServer] = {}
+    for reference in references:
+        server = by_label.get(reference.server_label or "")
+        if server is None:
+            raise _not_found(reference.server_label, param)
+        if reference.name is not None and (names := server.allowed.names) is not None and reference.name not in names:
+            raise _not_found(reference.name, param)
+        if reference.name is not None:
+            server = replace(server, allowed=McpFilter(names=(reference.name,), read_only=server.allowed.read_only))
+        chosen[server.label] = server
+    return tuple(chosen.values())
 
 
 def _named(references: Sequence[ToolObject], tools: Mapping[ToolKey, Tool], param: str) -> tuple[Tool, ...]:

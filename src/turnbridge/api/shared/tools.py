@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from turnbridge.api.shared.mcp_tools import MAX_SERVERS, decode_server, ignored_fields
 from turnbridge.api.shared.schema_budget import SchemaChecker, allows_strict
-from turnbridge.api.shared.tool_choice import WEB_SEARCH_TYPES, Function, ToolObject, ToolUse, chosen_tools
+from turnbridge.api.shared.tool_choice import MCP, WEB_SEARCH_TYPES, Function, ToolObject, ToolUse, chosen_tools
 from turnbridge.api.shared.validation import check_length, convert, missing, one_of, unknown_value
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import CUSTOM_ARGUMENT, NO_NAMESPACE, Json, JsonObject, canonical_json, replace
+from turnbridge.turn.mcp import McpServer
 from turnbridge.turn.request import Namespace, Tool, ToolKey, WebSearch
 
 # The parameters of a function that declares none.
@@ -42,7 +44,25 @@ FUNCTIONS = ("function", "custom")
 NAMESPACE = "namespace"
 TOOL_SEARCH = "tool_search"
 CARRIED = "Functions, custom tools and 'web_search' can"
-CARRIED_IN_GROUPS = "Functions, custom tools, namespaces of these, 'tool_search' and 'web_search' can"
+CARRIED_IN_GROUPS = "Functions, custom tools, namespaces of these, 'mcp', 'tool_search' and 'web_search' can"
+
+RUN_IT_YOURSELF = "Nothing is run on this server for a client: declare a function, and run what the model calls."
+# Why tools of OpenAI's own are not carried, and what to do instead.
+WHY = {
+    "image_generation": (
+        "Codex makes images only with a ChatGPT login and on its own host, and this gateway does not turn that on. "
+        "Use a provider with an images API."
+    ),
+    "code_interpreter": RUN_IT_YOURSELF,
+    "computer_use": RUN_IT_YOURSELF,
+    "computer_use_preview": RUN_IT_YOURSELF,
+    "computer": RUN_IT_YOURSELF,
+    "shell": RUN_IT_YOURSELF,
+    "local_shell": RUN_IT_YOURSELF,
+    "apply_patch": "Declare it as a custom tool, and apply the patch that the model writes.",
+    "file_search": "No files are searched here. Send the text, or declare a function that searches.",
+    "mcp": "MCP servers are called on /v1/responses only.",
+}
 
 
 class WebSearchFilters(Struct):
@@ -99,14 +119,16 @@ def decode_tools(
     check_length(tuple(tools.by_key), MAX_TOOLS, param="tools")
     if legacy and isinstance(choice, dict) and choice.get("name"):
         choice = {**choice, "type": "function"}
-    use = chosen_tools(choice, tools.by_key, tools.web_search, choice_param)
+    servers = tuple(tools.servers.values())
+    every = ToolUse(tools=tuple(tools.by_key.values()), web_search=tools.web_search, servers=servers)
+    use = chosen_tools(choice, every, choice_param)
     return use if choice == "none" else replace(use, ignored=tuple(tools.ignored))
 
 
 def _check_carried(lists: Mapping[str, Sequence[JsonObject]], *, groups: bool) -> None:
     """Refuse all tools that Codex cannot carry at once, so that a client needs not find them one by one."""
     refused: dict[str, str] = {}
-    top = (*FUNCTIONS, *WEB_SEARCH_TYPES, *((NAMESPACE, TOOL_SEARCH) if groups else ()))
+    top = (*FUNCTIONS, *WEB_SEARCH_TYPES, *((NAMESPACE, TOOL_SEARCH, MCP) if groups else ()))
     for place, given in lists.items():
         for index, tool in enumerate(given):
             kind, members = tool.get("type"), tool.get("tools")
@@ -122,6 +144,8 @@ def _check_carried(lists: Mapping[str, Sequence[JsonObject]], *, groups: bool) -
         message = (
             f"Tools of type {kinds} cannot be carried to Codex{where}. {CARRIED_IN_GROUPS if groups else CARRIED}."
         )
+        reasons = dict.fromkeys(WHY[kind] for kind in (one.strip("'") for one in refused.values()) if kind in WHY)
+        message = " ".join([message, *reasons])
         raise InvalidRequest(message, code="unsupported_tool", param=f"{places[0]}.type")
 
 
@@ -134,6 +158,7 @@ class _Tools:
         self._found: set[bytes] = set()
         self.by_key: dict[ToolKey, Tool] = {}
         self.web_search: WebSearch | None = None
+        self.servers: dict[str, McpServer] = {}
         self.ignored: list[str] = []
 
     def add_all(self, given: Sequence[JsonObject], place: str, *, legacy: bool = False, again: bool = False) -> None:
@@ -146,6 +171,8 @@ class _Tools:
                 continue
             if kind in WEB_SEARCH_TYPES:
                 self.web_search = decode_web_search(convert(one, WebSearchOptions, param=param), param=param)
+            elif kind == MCP:
+                self._add_server(one, param, again=again)
             elif kind == NAMESPACE:
                 self._add_group(convert(one, ToolObject, param=param), param, again=again)
             else:
@@ -158,6 +185,15 @@ class _Tools:
             return True
         self._found.add(written)
         return False
+
+    def _add_server(self, given: JsonObject, param: str, *, again: bool) -> None:
+        server = decode_server(given, param)
+        if server.label in self.servers and not again:
+            message = f"Two MCP servers are labelled '{server.label}'."
+            raise InvalidRequest(message, code="duplicate_tool_name", param=f"{param}.server_label")
+        self.servers[server.label] = server
+        check_length(tuple(self.servers), MAX_SERVERS, param="tools")
+        self.ignored += ignored_fields(given, param)
 
     def _add_group(self, group: ToolObject, param: str, *, again: bool) -> None:
         if not group.name:

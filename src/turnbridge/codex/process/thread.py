@@ -156,7 +156,7 @@ class CodexThread:
         self._started = self._start_turn()
         self._started.add_done_callback(self._turn_started)
         # The thread may be kept long after its turn; the next request brings its own.
-        spec = replace(request.spec, instructions=None, tools=(), output=PlainText())
+        spec = replace(request.spec, instructions=None, tools=(), servers=(), output=PlainText())
         self._request = replace(request, items=(), spec=spec)
 
     async def _continue(self, outputs: Sequence[FunctionCallOutput]) -> None:

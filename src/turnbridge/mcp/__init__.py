@@ -1,0 +1,1 @@
+"""MCP servers that clients name, asked over streamable HTTP."""

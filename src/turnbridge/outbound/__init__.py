@@ -1,0 +1,1 @@
+"""Connections to hosts that clients name."""

@@ -1,0 +1,48 @@
+"""Checks of settings whose type does not tell whether they make sense."""
+
+import importlib.util
+from urllib.parse import urlsplit
+
+from turnbridge.settings.installation import adding
+
+REDIS_SCHEMES = ("redis://", "rediss://", "redis+unix://")
+SQLITE_SCHEME = "sqlite:///"
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+
+
+def check_rate_limit(value: str) -> None:
+    """Raise `ValueError` if this is no rate limit."""
+    # It takes as long to import as all else that a command needs.
+    from limits import parse_many  # noqa: PLC0415
+
+    try:
+        usable = all(limit.amount > 0 for limit in parse_many(value))
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("expected `60/minute`, or several limits as `60/minute;1000/day`")
+
+
+def check_rate_limit_storage(value: str) -> None:
+    """Raise `ValueError` if no rate limits can be kept there."""
+    if value == "memory":
+        return
+    if not value.startswith(REDIS_SCHEMES):
+        raise ValueError("expected `memory` or a URL such as `redis://127.0.0.1:6379/0`")
+    _require_package("redis", "a Redis")
+    # Raises `ValueError` for an invalid port.
+    _ = urlsplit(value).port
+
+
+def check_database_url(value: str) -> None:
+    """Raise `ValueError` if this is not the URL of a database that can be used."""
+    if value.startswith(SQLITE_SCHEME):
+        return
+    if not value.startswith(POSTGRES_SCHEMES):
+        raise ValueError("expected a URL such as `postgresql://USER:PASSWORD@HOST/NAME` or `sqlite:////DIR/FILE`")
+    _require_package("asyncpg", "Postgres")
+
+
+def _require_package(package: str, purpose: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(f"{purpose} needs a package: {adding(package)}")
