@@ -93,10 +93,7 @@ async def test_a_response_in_the_middle_of_a_message_completes_and_a_successor_c
 async def test_a_response_between_two_items_is_cut_there(bridge: Bridge, socket: Socket) -> None:
     gate = asyncio.Event()
     bridge.script(
-        answer(
-            reasoning(["Let me think."], encrypted="thoughts"),
-            message("Never said.", pieces=[Wait(gate=gate), "Never said."]),
-        ),
+        answer(reasoning(["Let me think."], encrypted="thoughts"), Wait(gate=gate), message("Never said.")),
         answer(message("Better.")),
     )
     await socket.create(include=["reasoning.encrypted_content"])
