@@ -478,7 +478,7 @@ REFUSED: dict[str, tuple[JsonObject, str, str]] = {
     "an uploaded file": (
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}]},
         "messages[0].content[0].source",
-        "not stored",
+        "on OpenAI's routes only",
     ),
     "an image without data": (
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64"}}]}]},
