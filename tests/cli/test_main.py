@@ -33,6 +33,16 @@ def test_help_and_version_import_nothing_of_the_server(word: str) -> None:
 
 
 @pytest.mark.promise("commands.help")
+@pytest.mark.parametrize(
+    "words", [("serve", "-h"), ("connect", "-h"), ("trace", "-h"), ("completion", "zsh"), ("config",)]
+)
+def test_a_command_that_only_prints_does_not_import_the_server(words: tuple[str, ...]) -> None:
+    script = IMPORTED.replace("[{word!r}]", repr(list(words)))
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert set(ran.stderr.split()) & {"starlette", "turnbridge.bootstrap", "uvicorn"} == set()
+
+
+@pytest.mark.promise("commands.help")
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_a_command_has_the_summary_of_the_list_and_short_help(name: str) -> None:
     command = app.get_command(click.Context(app), name)

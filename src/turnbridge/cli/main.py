@@ -51,7 +51,7 @@ COMMANDS = {
         "turnbridge.diagnostics.schema",
         "Print the protocol as a Codex binary describes it, or what changed; exit status 1 if something did.",
     ),
-    "serve": Entry("turnbridge.cli.serve", "Run the gateway."),
+    "serve": Entry("turnbridge.cli.serve_options", "Run the gateway."),
     "service": Entry(
         "turnbridge.cli.service", "Run the gateway as a service of this user: systemd on Linux, launchd on macOS."
     ),

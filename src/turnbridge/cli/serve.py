@@ -38,21 +38,8 @@ MIN_PUBLIC_KEY_LENGTH = 16
 OLLAMA_HOST, OLLAMA_PORTS = "127.0.0.1", range(11434, 11454)
 
 
-@click.command()
-@click.option("--host", help="Address to listen on (PROXY_HOST).")
-@click.option("--port", type=int, help="Port to listen on (PORT).")
-@click.option("--demo", is_flag=True, help="Answer from a scripted model behind the real Codex: no account needed.")
-@click.option(
-    "--ollama",
-    is_flag=True,
-    help="Serve Ollama's clients too, on 127.0.0.1:11434 or the next free port (PROXY_OLLAMA).",
-)
-@click.pass_context
-def serve(context: click.Context, *, host: str | None, port: int | None, demo: bool, ollama: bool) -> None:
-    """Run the gateway.
-
-    On a terminal without a login, it first offers to log in, or the demo.
-    """
+def run_gateway(context: click.Context, *, host: str | None, port: int | None, demo: bool, ollama: bool) -> None:
+    """Run the gateway until a signal stops it; exit with a message if it cannot start."""
     _reopen_closed_streams()
     settings = usable_settings(PROXY_HOST=host, PORT=port, PROXY_OLLAMA=ON if ollama else None)
     for warning in unknown_settings(os.environ):
