@@ -27,6 +27,7 @@ async def take(directory: Path) -> None:
     with tempfile.TemporaryDirectory() as data:
         async with page_shown(Path(data)) as shown, chromium() as browser:
             await _some_requests(shown)
+            await shown.gateway.meter.flush()
             await _page(browser, shown, "light", directory / "page-light.png")
             await _page(browser, shown, "dark", directory / "page-dark.png", at="#connect")
             await _phone(browser, shown, directory / "page-phone.png")

@@ -44,7 +44,7 @@ from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.offload.schemas import SchemaJudge
 from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.routes import Page
-from turnbridge.page.setup import Running, own_names, owner_desk, page_of
+from turnbridge.page.setup import own_names, owner_desk, page_of
 from turnbridge.settings.fields import Settings
 from turnbridge.store.schema import store_url
 from turnbridge.store.sql_store import SqlStore, guarded_store
@@ -233,10 +233,11 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
     observe(metrics, admission, parts, sockets)
     parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
     problem, models = partial(_problem, parts.pool, admission), Models(generation)
-    page = page_of(settings, _seen(parts, admission, models, problem), desk)
+    usage = OrganizationUsage(parts.store)
+    page = page_of(settings, parts, desk, admission=admission, models=models, usage=usage, problem=problem)
     apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count), sockets]
     apis += [Conversations(generation), _files(settings, state, bodies), Messages(generation, counter.count)]
-    apis += [SharedModels(generation, otherwise=models), OrganizationUsage(parts.store)]
+    apis += [SharedModels(generation, otherwise=models), usage]
     app = build_app(
         apis,
         fidelity=parts.backend.fidelity,
@@ -325,20 +326,6 @@ def _on_keys_changed(
     admission.bar(keyring.barred)
     watch.bar(keyring.barred)
     sockets.retire(lost)
-
-
-def _seen(parts: Parts, admission: Admission, models: Models, problem: Callable[[], str]) -> Running:
-    """Return what the page looks at."""
-    return Running(
-        pool=parts.pool,
-        admission=admission,
-        keyring=parts.keyring,
-        calls=parts.calls,
-        warm=parts.warm,
-        models=models,
-        problem=problem,
-        fidelity=parts.backend.fidelity,
-    )
 
 
 def _problem(pool: Pool, admission: Admission) -> str:

@@ -73,6 +73,21 @@ PAGE = (
         source=OURS,
     ),
     Promise(
+        id="page.timeline",
+        sentence="With the wire trace on, a click shows the owner a request across both wires; else how to have that.",
+        source=OURS,
+    ),
+    Promise(
+        id="page.usage",
+        sentence="It draws the tokens of the last 14 days, and sums them by client and model; guests see their own.",
+        source=OURS,
+    ),
+    Promise(
+        id="page.keys",
+        sentence="The owner can make, limit, rotate and revoke keys; a key is shown once.",
+        source=OURS,
+    ),
+    Promise(
         id="page.connect",
         sentence="It shows the settings of every client of `turnbridge connect`, and when its first request arrives.",
         source=OURS,

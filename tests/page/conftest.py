@@ -12,7 +12,7 @@ from tests.support.page import Shown, chromium, page_shown
 async def shown(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Shown]:
     """Return a gateway with its page."""
     del anyio_backend  # Named so that its scope is this one's.
-    async with page_shown(tmp_path_factory.mktemp("page")) as running:
+    async with page_shown(tmp_path_factory.mktemp("page"), PROXY_LOG_PROTO=True) as running:
         yield running
 
 

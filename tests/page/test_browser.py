@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Page
 
 from tests.support.gateway import API_KEY
 from tests.support.page import Shown, opened, tab
+from tests.support.waiting import until
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.replies import answer, function_call, message
 from turnbridge.scripted_model.server import in_order
@@ -246,3 +247,65 @@ async def test_it_is_accessible_and_fits_a_phone(browser: Browser, shown: Shown,
             if each["impact"] in ("serious", "critical")
         ]
         assert serious == []
+
+
+@pytest.mark.promise("page.keys", "page.markup")
+async def test_a_key_is_created_used_and_revoked(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        page.on("dialog", lambda dialog: dialog.accept())
+        await page.get_by_text("New key").click()
+        await page.get_by_label("Name", exact=True).fill(MARKUP)
+        await page.get_by_role("button", name="Create a key").click()
+        await one.says("#keys .problem", "A name has 1 to 64 letters")
+        await page.get_by_label("Name", exact=True).fill("visitor")
+        await page.get_by_label("Rate", exact=True).fill("60/minute")
+        await page.get_by_role("button", name="Create a key").click()
+        await one.says("#keys td", "60/minute")
+        key = await page.locator("#keys .secret").inner_text()
+        await until(lambda: shown.gateway.keyring.find(key.encode()) is not None)
+        async with tab(browser) as guest:
+            await guest.page.goto(shown.url)
+            await guest.page.get_by_label("API key").fill(key)
+            await guest.page.keyboard.press("Enter")
+            await guest.says(".who", "visitor")
+            await guest.page.locator("#model option[value='codex-5']").wait_for(state="attached")
+            await ask(guest.page, "Hello from a guest")
+            await guest.says("#live tbody tr", "this page")
+            titles = await guest.page.locator("h2").all_inner_texts()
+            assert titles == ["State", "Playground", "Connect", "Live", "Usage"]
+            assert "Account" not in await guest.page.locator("#state").inner_text()
+            await one.says("#live tbody tr", "this page")
+            await page.get_by_role("button", name="Revoke the key visitor").click()
+            await one.says("#keys td", "revoked")
+            await until(lambda: shown.gateway.keyring.find(key.encode()) is None)
+            await guest.page.reload()
+            await guest.says(".door", "This session")
+        assert key not in await page.locator("#keys table").inner_text()
+
+
+@pytest.mark.promise("page.usage")
+async def test_usage_is_drawn(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await ask(page, "Count me.")
+        await one.says("#live tbody tr", "this page")
+        await shown.gateway.meter.flush()
+        await page.reload()
+        await one.says("#usage td", "gpt-")
+        label = await page.locator("#usage svg").get_attribute("aria-label")
+        assert label is not None
+        assert label.startswith("Tokens of the last 14 days: ")
+
+
+@pytest.mark.promise("page.timeline")
+async def test_a_click_opens_the_timeline_of_a_request(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await ask(page, "Trace me.")
+        await one.says(".turn.model .foot", "thread:")
+        await page.get_by_role("button", name="Timeline of the request at").first.click()
+        await one.says("dialog pre", "turn/start")
+        await one.says("dialog pre", "Trace me.")
+        await page.keyboard.press("Escape")
+        await page.locator("dialog").wait_for(state="detached")

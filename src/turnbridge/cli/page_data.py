@@ -52,8 +52,17 @@ def command_data(settings: Settings, api_key: str, *, port: int) -> CommandData:
     return CommandData(
         settings=effective,
         clients=clients,
-        # Otherwise the doctor would look for a gateway where none is.
-        doctor_environment={"PORT": str(port), "PROXY_HOST": settings.host},
+        environment=_environment(settings, port),
         key=api_key.split(",", maxsplit=1)[0].strip(),
         hidden_key=HIDDEN_KEY,
     )
+
+
+def _environment(settings: Settings, port: int) -> dict[str, str]:
+    """Return what commands have to know to be about this gateway: options of `serve` stand in no environment."""
+    return {
+        "PORT": str(port),
+        "PROXY_HOST": settings.host,
+        "PROXY_DATA_DIR": str(settings.data_dir),
+        "CODEX_HOME": str(settings.codex_home),
+    }

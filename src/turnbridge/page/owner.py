@@ -1,9 +1,7 @@
-"""What only the owner may see and do on the page: the account and its plan, a login, settings, the doctor, the key."""
+"""What only the owner may see and do on the page: the account and its plan, a login, settings, commands, the key."""
 
 import asyncio
-import os
 import re
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnbridge.page.account import AccountDesk
+from turnbridge.page.commands import Commands
 from turnbridge.page.routes import Entry, Handler, small_body
 from turnbridge.page.sessions import Visitor
-from turnbridge.turn.errors import BackendUnavailable, Forbidden, InvalidRequest
+from turnbridge.turn.errors import Forbidden, InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.web.http import json_response
 
@@ -24,8 +23,6 @@ FOR_THE_OWNER = "Only the owner of this gateway may see this: open the link of `
 ORIGIN = re.compile(r"https?://[\w.:\[\]-]{1,200}")
 ListModels = Callable[[Request], Awaitable[Response]]
 """Lists the models, as the API does."""
-# It starts Codex, and asks the provider and the account's server.
-DOCTOR_TIMEOUT_S = 90.0
 
 
 class _Listed(msgspec.Struct):
@@ -49,8 +46,8 @@ class CommandData:
     settings: Callable[[], Json]
     """Returns the effective settings and their sources; secrets are masked."""
     clients: ListClients
-    doctor_environment: Mapping[str, str]
-    """What the doctor has to know besides the environment."""
+    environment: Mapping[str, str]
+    """What commands have to know besides the environment, to be about this gateway."""
     key: str
     """The owner's."""
     hidden_key: str
@@ -64,7 +61,6 @@ class OwnerDesk:
         """Without an account, this is the demo; without data, it runs inside a command or a test."""
         self._account = account
         self._data = data
-        self._doctor = asyncio.Lock()
 
     @property
     def demo(self) -> bool:
@@ -88,8 +84,8 @@ class OwnerDesk:
         if self._data is not None:
             found += [
                 ("GET", "/settings", self._settings),
-                ("POST", "/doctor", self._run_doctor),
                 ("GET", "/key", self._key),
+                *Commands(self._data.environment).handlers(),
             ]
         found = [(method, path, _owners(handler)) for method, path, handler in found]
         if self._data is not None:
@@ -139,15 +135,6 @@ class OwnerDesk:
         assert self._data is not None
         return json_response({"key": self._data.key})
 
-    async def _run_doctor(self, _: Request, __: Visitor) -> Response:
-        """Run the command `doctor`, one at a time, in a process of its own: it logs as a command does."""
-        assert self._data is not None
-        async with self._doctor:
-            report = await _output_of(
-                [sys.executable, "-m", "turnbridge", "doctor", "--json"], self._data.doctor_environment
-            )
-        return json_response(report)
-
 
 def _owners(handler: Handler) -> Handler:
     async def checked(request: Request, visitor: Visitor) -> Response:
@@ -156,24 +143,3 @@ def _owners(handler: Handler) -> Handler:
         return await handler(request, visitor)
 
     return checked
-
-
-async def _output_of(command: list[str], environment: Mapping[str, str]) -> JsonObject:
-    """Return the JSON object that a command prints; raises `BackendUnavailable`."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env={**os.environ, **environment},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with asyncio.timeout(DOCTOR_TIMEOUT_S):
-            printed, _ = await process.communicate()
-        return msgspec.json.decode(printed, type=dict)
-    except (TimeoutError, msgspec.DecodeError) as error:
-        raise BackendUnavailable("The checks did not finish. Run `turnbridge doctor` in a terminal.") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()

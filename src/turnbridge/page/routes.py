@@ -68,6 +68,8 @@ class PageView:
     codex_version: Callable[[], str | None]
     models: Callable[[Request], Awaitable[Response]]
     """Lists the models, as the API does."""
+    usage: Callable[[Request], Awaitable[Response]]
+    """Answers with the usage that a client may see, as the API does."""
     gauges: Callable[[], JsonObject]
     closing: Callable[[], bool]
     demo: bool
@@ -136,6 +138,7 @@ class Page:
             ("DELETE", "/session", self._close_session),
             ("GET", "/state", self._state),
             ("GET", "/models", self._models),
+            ("GET", "/usage", self._usage),
             ("GET", "/live", self._live),
         ]
         routes = [Route("/", self._index, methods=["GET"]), Route(f"{API}/code", self._redeem, methods=["POST"])]
@@ -208,6 +211,9 @@ class Page:
 
     async def _models(self, request: Request, _: Visitor) -> Response:
         return await self._gateway.models(request)
+
+    async def _usage(self, request: Request, _: Visitor) -> Response:
+        return await self._gateway.usage(request)
 
     async def _live(self, _: Request, visitor: Visitor) -> Response:
         if self._recent.watchers >= MOST_WATCHERS:

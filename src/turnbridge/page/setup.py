@@ -2,15 +2,17 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sized
-from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from turnbridge.api.models import Models
+from turnbridge.api.usage import OrganizationUsage
 from turnbridge.codex.account import AccountSession, account_session
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.setup import codex_with
 from turnbridge.engine.admission import Admission
+from turnbridge.engine.ports import Backend
 from turnbridge.page.account import AccountDesk
 from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.recent import RecentRequests
@@ -20,18 +22,33 @@ from turnbridge.settings.fields import Settings
 from turnbridge.web.middleware.keyring import Keyring
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Protocol):
     """The parts of a running gateway that the page looks at."""
 
-    pool: Pool
-    admission: Admission
-    keyring: Keyring
-    calls: Sized
-    warm: Sized
-    models: Models
-    problem: Callable[[], str]
-    fidelity: Callable[[], str]
+    @property
+    def pool(self) -> Pool:
+        """Return the app-servers."""
+        ...
+
+    @property
+    def keyring(self) -> Keyring:
+        """Return the keys that are accepted."""
+        ...
+
+    @property
+    def calls(self) -> Sized:
+        """Return the parked turns."""
+        ...
+
+    @property
+    def warm(self) -> Sized:
+        """Return the warm threads."""
+        ...
+
+    @property
+    def backend(self) -> Backend:
+        """Return what runs turns."""
+        ...
 
 
 def owner_desk(settings: Settings, *, demo: bool, commands: CommandData | None) -> OwnerDesk:
@@ -39,7 +56,16 @@ def owner_desk(settings: Settings, *, demo: bool, commands: CommandData | None) 
     return OwnerDesk(None if demo else AccountDesk(partial(_account_session, settings)), commands)
 
 
-def page_of(settings: Settings, running: Running, desk: OwnerDesk) -> Page | None:
+def page_of(
+    settings: Settings,
+    running: Running,
+    desk: OwnerDesk,
+    *,
+    admission: Admission,
+    models: Models,
+    usage: OrganizationUsage,
+    problem: Callable[[], str],
+) -> Page | None:
     """Return the page for browsers, unless it is switched off."""
     if not settings.page:
         return None
@@ -51,12 +77,13 @@ def page_of(settings: Settings, running: Running, desk: OwnerDesk) -> Page | Non
         owner=keyring.first(),
         own_names=own_names(settings),
     )
-    admission, calls, warm, pool = running.admission, running.calls, running.warm, running.pool
+    calls, warm, pool = running.calls, running.warm, running.pool
     view = PageView(
-        problem=running.problem,
-        fidelity=running.fidelity,
+        problem=problem,
+        fidelity=running.backend.fidelity,
         codex_version=lambda: next((worker.binary.rpartition("-")[0] for worker in pool.workers), None),
-        models=running.models.list,
+        models=models.list,
+        usage=usage.completions,
         gauges=lambda: {
             "running": admission.running,
             "queued": admission.waiting,
@@ -67,7 +94,7 @@ def page_of(settings: Settings, running: Running, desk: OwnerDesk) -> Page | Non
         demo=desk.demo,
         traced=settings.log_proto,
     )
-    return Page(view, access, RecentRequests(), desk.handlers(running.models.list))
+    return Page(view, access, RecentRequests(), desk.handlers(models.list))
 
 
 def own_names(settings: Settings) -> tuple[str, ...]:

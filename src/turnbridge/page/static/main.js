@@ -6,6 +6,8 @@ import { showState } from './state.js';
 import { showPlayground } from './playground.js';
 import { showConnect } from './connect.js';
 import { showLive } from './live.js';
+import { showUsage } from './usage.js';
+import { showKeys } from './keys.js';
 import { showDoctor, showModels, showSettings } from './about.js';
 
 const main = document.getElementById('main');
@@ -18,6 +20,8 @@ const BLOCKS = [
   ['playground', 'Playground', false, showPlayground],
   ['connect', 'Connect', false, showConnect],
   ['live', 'Live', false, showLive],
+  ['usage', 'Usage', false, showUsage],
+  ['keys', 'Keys', true, showKeys],
   ['models', 'Models', true, showModels],
   ['doctor', 'Doctor', true, showDoctor],
   ['settings', 'Settings', true, showSettings],
