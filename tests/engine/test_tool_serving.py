@@ -59,7 +59,7 @@ class ScriptedServers:
         self.called.append(arguments)
         return McpResult(output=f"{name} {arguments}")
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         self.closed += 1
 
 

@@ -49,7 +49,7 @@ async def test_a_session_lists_calls_and_ends(site: McpSite) -> None:
         "code": -32602,
         "message": "The arguments or the result could not be read.",
     }
-    await session.aclose()
+    session.close()
     await asked.aclose()
     assert site.requests[-1][":method"] == "DELETE"
     assert all(request["x-a"] == "b" for request in site.requests)

@@ -27,6 +27,11 @@ class McpSite:
     """The tools that were called, with what they were given."""
 
     @property
+    def posted(self) -> list[dict[str, str]]:
+        """Return the requests that are no ends of sessions, which may come late."""
+        return [request for request in self.requests if request[":method"] != "DELETE"]
+
+    @property
     def origin(self) -> str:
         """Return the server's origin, as the operator allows it."""
         return self.url.removesuffix(PATH)

@@ -161,8 +161,8 @@ class ToolSession(Protocol):
         """Call a tool; a failure, or a server that takes too long, is a result too."""
         ...
 
-    async def aclose(self) -> None:
-        """End the session."""
+    def close(self) -> None:
+        """End the session, without waiting for the server."""
         ...
 
 

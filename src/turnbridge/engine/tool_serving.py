@@ -83,9 +83,10 @@ class ToolServing:
         self.prelude: list[ItemEvent] = []
         """What happened before the model was asked."""
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """End the sessions."""
-        await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
+        for session in self._sessions.values():
+            session.close()
 
     def with_prelude(self, first: Sequence[TurnEvent]) -> Sequence[TurnEvent]:
         """Return the first events after what happened before them, unless the turn has failed without any."""

@@ -140,7 +140,7 @@ class TurnRun:
             yield [TurnFailed(without_frames(error))]
         finally:
             if self.serving is not None:
-                await self.serving.aclose()
+                self.serving.close()
 
     async def _ready(self) -> TurnRequest:
         """Return the request as it can be shown to the model."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import TypeGuard
 
 import httpcore2
@@ -73,8 +73,16 @@ class HttpToolServers:
         self._backend = GuardedBackend(resolver, check)
         self._ssl_context = ssl_context
         self._made: httpcore2.AsyncConnectionPool | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def finish(self, ending: Coroutine[None, None, None]) -> None:
+        """Let the end of a session take its time."""
+        task = asyncio.ensure_future(ending)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
+        await asyncio.gather(*self._ending)
         if self._made is not None:
             await self._made.aclose()
 
@@ -146,12 +154,15 @@ class HttpToolSession:
             return McpResult(error={"type": "mcp_tool_execution_error", "content": list(result.content)})
         return McpResult(output=content_text(result.content, result.structured_content))
 
-    async def aclose(self) -> None:
-        """End the session; a server that does not answer ends it by itself later."""
+    def close(self) -> None:
+        """End the session; nobody waits for that, and a server that does not hear it ends the session by itself."""
         if self._endpoint is not None and self._has_id:
-            with contextlib.suppress(ServerFailed, TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._endpoint.tell("DELETE", None, self._headers)
+            self._servers.finish(self._end(self._endpoint))
+
+    async def _end(self, endpoint: Endpoint) -> None:
+        with contextlib.suppress(ServerFailed, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await endpoint.tell("DELETE", None, self._headers)
 
     async def _tools(self) -> AsyncIterator[McpTool]:
         cursor: str | None = None

@@ -50,7 +50,7 @@ RUN_IT_YOURSELF = "Nothing is run on this server for a client: declare a functio
 # Why tools of OpenAI's own are not carried, and what to do instead.
 WHY = {
     "image_generation": (
-        "Codex makes images only with a ChatGPT login and on its own host, and this gateway does not turn that on. "
+        "Codex makes images with a ChatGPT login only, and writes them to files on this host, so that is switched off. "
         "Use a provider with an images API."
     ),
     "code_interpreter": RUN_IT_YOURSELF,
