@@ -1,6 +1,6 @@
 """The application: its routes, each with and without `/v1`, inside the ingress."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from starlette.middleware import Middleware
@@ -15,6 +15,7 @@ from turnbridge.api.openapi.document import OpenApi
 from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.api.shared.sse import USAGE_HEADER
 from turnbridge.api.unserved import Unserved
+from turnbridge.engine.ports import PlanWindow
 from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
@@ -23,6 +24,7 @@ from turnbridge.web.middleware.ingress import NO_PAGE, PageSide, wrap
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import TOKEN_HEADERS, LimitTokens, Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
+from turnbridge.web.middleware.plan import PLAN_HEADERS, ShowPlan
 from turnbridge.web.middleware.rate_limit import RATE_HEADERS, LimitRate, RequestRates
 
 EXPOSED_HEADERS = (
@@ -36,6 +38,7 @@ EXPOSED_HEADERS = (
     FIDELITY_HEADER,
     *RATE_HEADERS,
     *TOKEN_HEADERS,
+    *PLAN_HEADERS,
 )
 """What the gateway says of an answer, which the pages of allowed origins may read."""
 
@@ -81,6 +84,7 @@ def build_app(
     allowed_origins: Iterable[str],
     rates: RequestRates,
     meter: Meter,
+    plan: Callable[[], Mapping[str, PlanWindow]] = dict,
     bodies: Bodies,
     page: Page | None = None,
 ) -> ASGIApp:
@@ -91,10 +95,8 @@ def build_app(
     """
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
-    # Tokens first: what is refused for them does not count for the rate.
-    limited = [Middleware(LimitTokens, meter=meter), Middleware(LimitRate, rates=rates), *once]
-    routes: list[Route] = []
-    dialects: dict[str, Dialect] = {}
+    limited = [*_limits(rates, meter, plan), *once]
+    routes, dialects = list[Route](), dict[str, Dialect]()
     # First what is not served: some of its paths would be taken for ids.
     for api in (Unserved(), *apis):
         served = [each for route in api.routes() for each in _both(route, limited if route.generates else once)]
@@ -114,6 +116,11 @@ def build_app(
         leaving=leaving,
         page=NO_PAGE if page is None else page.side(),
     )
+
+
+def _limits(rates: RequestRates, meter: Meter, plan: Callable[[], Mapping[str, PlanWindow]]) -> tuple[Middleware, ...]:
+    """Return the layers of routes that generate. What is refused for its tokens does not count for the rate."""
+    return Middleware(ShowPlan, plan=plan), Middleware(LimitTokens, meter=meter), Middleware(LimitRate, rates=rates)
 
 
 def _probes(problem: Callable[[], str], fidelity: Callable[[], str]) -> list[Route]:

@@ -56,6 +56,7 @@ from turnbridge.trace.web import TraceHttp
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.turn.events import Usage
+from turnbridge.turn.usage import USAGE_DAYS
 from turnbridge.web.answer import Timing
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.middleware.keyring import Keyring
@@ -74,8 +75,6 @@ HAND_OVER_S = 2.0
 FILES_SHARE = 4
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
-# A quarter of a year. Each client has a row for each model and hour in which it asked.
-USAGE_DAYS = 92
 
 PDF_JOB = f"{read_job.__module__}:{read_job.__name__}"
 # A page takes some ten milliseconds, so the time is far from what honest documents need, and it is the client's wait.
@@ -250,6 +249,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
         allowed_origins=settings.cors_allowed_origins,
         rates=parts.rates,
         meter=parts.meter,
+        plan=lambda: parts.pool.plan.windows(time.time()),
         bodies=bodies,
         page=page,
     )

@@ -1,5 +1,6 @@
 """Gauges of what counts by itself, for the metrics: turns, threads, app-servers, connections."""
 
+import time
 from collections.abc import Sized
 from typing import Protocol
 
@@ -64,8 +65,24 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
         lambda: pool.ended,
         label="reason",
     )
+    _observe_plan(metrics, pool)
     if parts.trace is not None:
         trace = parts.trace
         metrics.watch_total(
             "turnbridge_trace_lines_lost_total", "Lines of the wire trace not written.", lambda: trace.lost
         )
+
+
+def _observe_plan(metrics: Metrics, pool: Pool) -> None:
+    metrics.watch_each(
+        "turnbridge_plan_used_ratio",
+        "How much of each window of Codex's plan is used, as the provider told last.",
+        lambda: {name: window.used_percent / 100 for name, window in pool.plan.windows(time.time()).items()},
+        label="window",
+    )
+    metrics.watch_each(
+        "turnbridge_plan_reset_timestamp_seconds",
+        "When each window of Codex's plan starts anew.",
+        lambda: {name: window.resets_at or 0 for name, window in pool.plan.windows(time.time()).items()},
+        label="window",
+    )

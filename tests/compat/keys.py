@@ -50,3 +50,16 @@ KEYS = (
         source=OURS,
     ),
 )
+
+PLAN = (
+    Promise(
+        id="plan.shown",
+        sentence="How Codex's plan stands is told in the metrics, and in headers to the owner's keys only.",
+        source=OURS,
+    ),
+    Promise(
+        id="plan.spent",
+        sentence="When the plan is spent, `retry-after` is the time until its window starts anew.",
+        source=OURS,
+    ),
+)

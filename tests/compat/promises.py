@@ -5,7 +5,7 @@ from tests.compat.bounds import BOUNDS
 from tests.compat.commands import COMMANDS
 from tests.compat.deployment import DEPLOYMENT
 from tests.compat.files import UPLOADED_FILES
-from tests.compat.keys import KEYS
+from tests.compat.keys import KEYS, PLAN
 from tests.compat.mcp import MCP_SERVERS
 from tests.compat.messages import CHAT_ANSWERS, ITEMS, RESPONSE_ANSWERS
 from tests.compat.models import MEDIA, MODEL_NAMES, REASONING_ANSWERS
@@ -46,6 +46,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Threads": THREADS,
     "Limits": LIMITS,
     "Keys": KEYS,
+    "Plan": PLAN,
     "Start and login": START,
     "Commands": COMMANDS,
     "Page": PAGE,

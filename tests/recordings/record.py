@@ -20,6 +20,7 @@ from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, turn_start_params
 from turnbridge.codex.protocol.jsonrpc import LineSplitter
+from turnbridge.codex.protocol.plan import UPDATED
 from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.scripted_model.replies import (
     USAGE,
@@ -223,7 +224,9 @@ async def record(scenario: Scenario, home: Path) -> list[str]:
                 await _run_turn(worker, interrupted=scenario.interrupted)
         finally:
             await worker.process.stop()
-    return _settled([line for line in map(json.loads, lines) if "method" in line and "id" not in line])
+    notes = [line for line in map(json.loads, lines) if "method" in line and "id" not in line]
+    # How the plan stands belongs to no turn.
+    return _settled([note for note in notes if note["method"] != UPDATED])
 
 
 async def _run_turn(worker: Worker, *, interrupted: bool) -> None:

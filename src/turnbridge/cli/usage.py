@@ -9,13 +9,13 @@ from turnbridge.cli.console import print_json, usable_settings
 from turnbridge.cli.store import refuse_store, with_store
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.items import Json
-from turnbridge.turn.usage import DAY_S, Counts, UsageQuery, UsageSum
+from turnbridge.turn.usage import DAY_S, USAGE_DAYS, Counts, UsageQuery, UsageSum
 
 COLUMNS = ("requests", "errors", "input", "cached", "output", "reasoning")
 
 
 @click.command()
-@click.option("--days", type=click.IntRange(1, 92), default=30, help="How many days, today included (UTC).")
+@click.option("--days", type=click.IntRange(1, USAGE_DAYS), default=30, help="How many days, today included (UTC).")
 @click.option("--by", type=click.Choice(["client", "model", "day"]), default="client", help="What each line is about.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def usage(*, days: int, by: str, as_json: bool) -> None:

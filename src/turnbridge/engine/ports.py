@@ -115,6 +115,15 @@ class Backend(Protocol):
         ...
 
 
+class PlanWindow(NamedTuple):
+    """How much of the plan behind Codex is used in one of its windows."""
+
+    used_percent: int
+    minutes: int | None
+    """How long the window is."""
+    resets_at: int | None
+
+
 class LoadedImage(NamedTuple):
     """An image as a data URL, and the number of its pixels."""
 

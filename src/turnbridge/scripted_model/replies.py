@@ -91,6 +91,7 @@ class StreamReply:
     steps: tuple[Beat | OutputItem, ...]
     key: str | None = None
     burst: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
 
     def render(self, ordinal: int) -> Iterator[Beat]:
         """Yield the reply's beats with every index, sequence number and missing id filled in."""

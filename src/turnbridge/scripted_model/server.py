@@ -181,8 +181,9 @@ async def _disconnected(receive: Receive) -> None:
 
 async def _write(reply: StreamReply, ordinal: int, send: Send, abort: Callable[[], None]) -> None:
     """Send the stream, one write per event or burst."""
-    headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    headers = {"content-type": "text/event-stream", "cache-control": "no-store", **reply.headers}
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": encoded})
     # An event is held until what follows it is known. So the last one leaves together with the body's end,
     # and a peer that goes as soon as it has read the terminal event has not dropped the stream.
     held = bytearray()

@@ -9,6 +9,8 @@ HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 # 1 January 1970 was a Thursday; weeks begin on Monday.
 FIRST_MONDAY_S = 4 * DAY_S
+# How long usage is kept: a quarter of a year. Each client has a row for each model and hour in which it asked.
+USAGE_DAYS = 92
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 TOKEN_LIMIT = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*([kmg]?)\s*(?:/|\s+per\s+)\s*(hour|day|week)", re.IGNORECASE)
 MOST_TOKENS = 10**15

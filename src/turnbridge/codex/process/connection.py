@@ -22,9 +22,11 @@ from turnbridge.codex.protocol.messages import (
     Note,
     Notification,
     OlderNotification,
+    RateLimitsReadResult,
     RawItemCompleted,
     ToolCallAsked,
 )
+from turnbridge.codex.protocol.plan import UPDATED, Plan
 from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.items import Json
 
@@ -149,6 +151,8 @@ class Connection:
         self._ended: GatewayError | None = None
         self._broken = False
         self.skipped: Counter[str] = Counter()
+        self.plan = Plan()
+        """What this app-server tells of the plan; the owner of several replaces it by one for all of them."""
         self.on_broken: Callable[[], None] = ignore
         """Called once if the stream can no longer be decoded; the owner of the pipe closes it."""
         self.on_timeout: Callable[[], None] = ignore
@@ -299,6 +303,9 @@ class Connection:
             answer.set_result(message.result)
 
     def _receive_notification(self, method: str, params: msgspec.Raw) -> None:
+        if method == UPDATED:
+            self._receive_limits(params)
+            return
         shape = self._shapes.get(method)
         if shape is None:
             self.skipped[method] += 1
@@ -310,6 +317,14 @@ class Connection:
             log.error("codex_notification_broken", method=method, error=str(error))
             for inbox in self._inboxes.values():
                 inbox.fail(InternalFault(f"Codex sent a `{method}` that this version of Turnbridge cannot read."))
+
+    def _receive_limits(self, params: msgspec.Raw) -> None:
+        """Note how the plan stands. No turn depends on it, so one that cannot be read harms none."""
+        try:
+            self.plan.update(jsonrpc.decode_as(RateLimitsReadResult, params).rate_limits)
+        except msgspec.MsgspecError as error:
+            self.skipped[UPDATED] += 1
+            log.warning("codex_limits_unreadable", error=str(error))
 
     def _deliver(self, notes: Sequence[Notification | OlderNotification], size: int) -> None:
         """Put notifications of so many bytes into the inboxes of their threads."""

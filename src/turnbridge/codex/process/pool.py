@@ -19,6 +19,7 @@ import structlog
 from turnbridge.codex.process.connection import CodexFaulted
 from turnbridge.codex.process.worker import Worker
 from turnbridge.codex.protocol.messages import DiagnosticsResult
+from turnbridge.codex.protocol.plan import Plan
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, LoginRequired
 
 log = structlog.get_logger(__name__)
@@ -92,6 +93,8 @@ class Pool:
         self._complete = asyncio.Event()
         """Set while as many serve as are to."""
         self._check = asyncio.Event()
+        self.plan = Plan()
+        """What its app-servers tell of the plan."""
         self.ended: Counter[str] = Counter(dict.fromkeys(get_args(Reason), 0))
         """How many app-servers have been replaced or stopped, by reason."""
         if not on_demand:
@@ -247,6 +250,7 @@ class Pool:
         worker.first_resident_bytes = worker.resident_bytes
         log.info("codex_ready", pid=worker.process.pid, models=len(worker.models))
         worker.process.exited.add_done_callback(lambda _: self._exited(worker))
+        worker.connection.plan = self.plan
         worker.connection.on_timeout = lambda: self._recycle(worker, "unanswered")
         if worker.process.exited.done():
             self._crashes.append(_now())
@@ -282,6 +286,9 @@ class Pool:
         megabytes = worker.resident_bytes // 2**20
         log.info("codex_recycled", reason=reason, pid=worker.process.pid, threads=worker.opened, mb=megabytes)
         self.ended[reason] += 1
+        if reason == "login":
+            # Another account has another plan, and the old app-servers may still tell of theirs.
+            self.plan = Plan()
         self._remove(worker)
         drain = asyncio.ensure_future(self._drain(worker))
         self._draining[drain] = worker

@@ -283,6 +283,11 @@ class CodexThread:
         """Set `retry_after` of an exhausted quota, if Codex knows the reset time."""
         if not isinstance(error, QuotaExhausted):
             return
+        # Codex tells it before the error.
+        told = self._connection.plan.spent_until(time.time())
+        if told is not None:
+            error.retry_after = max(0.0, told - time.time())
+            return
         with contextlib.suppress(GatewayError):  # Only ChatGPT plans have reset times.
             limits = await self._connection.call(
                 "account/rateLimits/read", None, schema.RateLimitsReadResult, timeout_s=QUOTA_LOOKUP_TIMEOUT_S

@@ -181,7 +181,7 @@ Note: TypeAlias = Notification | OlderNotification | ToolCallAsked
 
 # The handshake opts out of these: Codex would send them, and nobody reads them.
 UNWANTED_NOTIFICATIONS = (
-    *("account/rateLimits/updated", "account/updated", "app/list/updated", "configWarning", "deprecationNotice"),
+    *("account/updated", "app/list/updated", "configWarning", "deprecationNotice"),
     *("item/completed", "item/reasoning/summaryPartAdded", "mcpServer/startupStatus/updated"),
     *("remoteControl/status/changed", "skills/changed", "thread/closed", "thread/name/updated"),
     *("thread/settings/updated", "thread/started", "thread/status/changed", "thread/tokenUsage/updated"),
@@ -249,16 +249,18 @@ class AccountReadResult(Wire, frozen=True):
 
 class RateLimitWindow(Wire, frozen=True):
     used_percent: int
+    window_duration_mins: int | None = None
     resets_at: int | None = None
 
 
 class RateLimits(Wire, frozen=True):
+    limit_id: str | None = None
     primary: RateLimitWindow | None = None
     secondary: RateLimitWindow | None = None
 
 
 class RateLimitsReadResult(Wire, frozen=True):
-    """The answer to `account/rateLimits/read`."""
+    """The answer to `account/rateLimits/read`, and the notification of a change."""
 
     rate_limits: RateLimits
 

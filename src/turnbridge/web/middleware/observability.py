@@ -21,7 +21,7 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -213,18 +213,25 @@ def _milliseconds(start: float, end: float | None) -> float | None:
 
 
 class _Watched(Collector):
-    """A counter whose values are read at each scrape, from what counts by itself."""
+    """A counter or gauge whose values are read at each scrape, from what counts by itself."""
 
     def __init__(
-        self, name: str, description: str, values: Callable[[], Mapping[str, float]], *, label: str | None
+        self,
+        name: str,
+        description: str,
+        values: Callable[[], Mapping[str, float]],
+        *,
+        label: str | None,
+        family: type[CounterMetricFamily | GaugeMetricFamily] = CounterMetricFamily,
     ) -> None:
+        self._family = family
         self._name = name
         self._description = description
         self._values = values
         self._labels = None if label is None else (label,)
 
     def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(self._name, self._description, labels=self._labels)
+        family = self._family(self._name, self._description, labels=self._labels)
         for value, count in self._values().items():
             family.add_metric((value,) if self._labels else (), count)
         yield family
@@ -290,6 +297,10 @@ class Metrics:
     ) -> None:
         """Add a counter with a series for each key of `values`, which is called at each scrape."""
         self.registry.register(_Watched(name, description, values, label=label))
+
+    def watch_each(self, name: str, description: str, values: Callable[[], Mapping[str, float]], *, label: str) -> None:
+        """Add a gauge with a series for each key of `values`, which is called at each scrape."""
+        self.registry.register(_Watched(name, description, values, label=label, family=GaugeMetricFamily))
 
     def request_began(self) -> None:
         self._active.inc()
