@@ -115,13 +115,16 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
-.PHONY: bench fuzz-api soak soak-short codex-matrix walk
+.PHONY: pictures bench fuzz-api soak soak-short codex-matrix walk
 
 walk: .venv/.dev ## Count the functions, modules and frames of ours that a request goes through; ARGS="-v" names them
 	.venv/bin/python -m tools.walk $(ARGS)
 
 codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and write docs/codex-versions.md (10 minutes, 4 GB)
 	.venv/bin/python -m tools.codex_matrix $(ARGS)
+
+pictures: .venv/.dev ## Take the pictures of the page for the documentation (needs Chromium)
+	.venv/bin/python -m tools.pictures
 
 bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)

@@ -82,6 +82,7 @@ async def _show(page: Page, at: str, file: Path) -> None:
     """Scroll to a block, and take the picture."""
     await page.evaluate("document.activeElement?.blur()")
     await page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+    await page.evaluate("document.querySelector('.conversation').scrollTo(0, 0)")
     await page.evaluate("(at) => at ? document.querySelector(at).scrollIntoView() : scrollTo(0, 0)", at)
     file.parent.mkdir(parents=True, exist_ok=True)
     await page.screenshot(path=file)

@@ -334,7 +334,7 @@ class Answer {
       usage && fact('output', `${count(usage.output_tokens)} tokens`),
       served && h('span', { title: SERVED[served] ?? served }, 'thread: ', h('b', {}, served)),
       response.status === 'incomplete' && fact('incomplete', response.incomplete_details?.reason ?? ''),
-      id && fact('request', id));
+      id && h('span', {}, id));
     if (this.#cards.size) this.#askForResults();
   }
 
