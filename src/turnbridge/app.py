@@ -26,6 +26,7 @@ from turnbridge.web.middleware.meter import TOKEN_HEADERS, LimitTokens, Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.plan import PLAN_HEADERS, ShowPlan
 from turnbridge.web.middleware.rate_limit import RATE_HEADERS, LimitRate, RequestRates
+from turnbridge.web.middleware.spans import Spans
 
 EXPOSED_HEADERS = (
     MODEL_HEADER,
@@ -77,6 +78,7 @@ def build_app(
     problem: Callable[[], str],
     fidelity: Callable[[], str],
     leaving: Callable[[], bool] = lambda: False,
+    spans: Spans | None = None,
     keyring: Keyring,
     metrics: Metrics,
     metrics_token: str | None,
@@ -96,12 +98,8 @@ def build_app(
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
     limited = [*_limits(rates, meter, plan), *once]
-    routes, dialects = list[Route](), dict[str, Dialect]()
     # First what is not served: some of its paths would be taken for ids.
-    for api in (Unserved(), *apis):
-        served = [each for route in api.routes() for each in _both(route, limited if route.generates else once)]
-        routes += served
-        dialects |= {route.path_format: api.dialect for route in served}
+    routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)
     routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
     routes += [] if page is None else page.routes()
     return wrap(
@@ -115,12 +113,26 @@ def build_app(
         dialects=dialects,
         leaving=leaving,
         page=NO_PAGE if page is None else page.side(),
+        spans=spans,
     )
 
 
 def _limits(rates: RequestRates, meter: Meter, plan: Callable[[], Mapping[str, PlanWindow]]) -> tuple[Middleware, ...]:
     """Return the layers of routes that generate. What is refused for its tokens does not count for the rate."""
     return Middleware(ShowPlan, plan=plan), Middleware(LimitTokens, meter=meter), Middleware(LimitRate, rates=rates)
+
+
+def _api_routes(
+    apis: Iterable[Api], *, once: Sequence[Middleware], limited: Sequence[Middleware]
+) -> tuple[list[Route], dict[str, Dialect]]:
+    """Return the routes of all APIs, and their dialects by template."""
+    routes: list[Route] = []
+    dialects: dict[str, Dialect] = {}
+    for api in apis:
+        served = [each for route in api.routes() for each in _both(route, limited if route.generates else once)]
+        routes += served
+        dialects |= {route.path_format: api.dialect for route in served}
+    return routes, dialects
 
 
 def _probes(problem: Callable[[], str], fidelity: Callable[[], str]) -> list[Route]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -63,14 +64,13 @@ from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RequestRates
+from turnbridge.web.middleware.spans import Spans, spans_for
 from turnbridge.web.server.http_server import STOP_GRACE_S
 
 log = structlog.get_logger(__name__)
 
 BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
-# How long clients with open connections have to ask once more, and so to hear that they should open another one.
-HAND_OVER_S = 2.0
 # The part of the store that the files of one key may take, so that they do not evict all its answers.
 FILES_SHARE = 4
 # Old answers may stay a little longer than they must.
@@ -96,6 +96,7 @@ class Parts:
     warm: WarmThreads
     rates: RequestRates
     trace: Trace | None
+    spans: Spans | None
     keyring: Keyring
     meter: Meter
     store: SqlStore | None
@@ -119,20 +120,6 @@ class Gateway:
     """The page for browsers, unless it is switched off."""
     ollama: ASGIApp | None = None
     """The application of the listener for Ollama's clients, if there is one."""
-
-    async def hand_over(self, within_s: float) -> bool:
-        """Serve on what comes over open connections until nothing runs; tell whether that happened in time.
-
-        Answers tell their clients to open another connection, which is the successor's.
-        """
-        self.admission.leaving = True
-        try:
-            async with asyncio.timeout(within_s):
-                await asyncio.sleep(min(HAND_OVER_S, within_s / 2))
-                await self.admission.drained(within_s)
-        except TimeoutError:
-            return False
-        return self.admission.running == 0
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, wait for the turns that run, and end the rest with an error."""
@@ -158,6 +145,8 @@ async def running_gateway(
     """
     async with contextlib.AsyncExitStack() as stack:
         parts = _begin(settings, stack, api_key=api_key, provider=provider, alone=alone)
+        if parts.spans is not None:
+            stack.push_async_callback(asyncio.to_thread, parts.spans.close)
         desk = owner_desk(settings, demo=provider is not None, commands=commands)
         stack.push_async_callback(desk.aclose)
         gateway, background = _assemble(settings, parts, desk)
@@ -209,6 +198,7 @@ def _begin(
         warm=warm,
         rates=rates,
         trace=trace,
+        spans=spans_for(os.environ),
         keyring=keyring,
         meter=Meter(store, keyring.clients),
         store=store,
@@ -241,6 +231,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
         apis,
         fidelity=parts.backend.fidelity,
         leaving=lambda: admission.leaving,
+        spans=parts.spans,
         problem=problem,
         keyring=parts.keyring,
         metrics=metrics,
@@ -306,6 +297,7 @@ def _ollama_app(
         keyring=parts.keyring,
         metrics=metrics,
         leaving=lambda: admission.leaving,
+        spans=parts.spans,
         allowed_origins=settings.cors_allowed_origins,
         exposed_headers=EXPOSED_HEADERS,
         rates=parts.rates,

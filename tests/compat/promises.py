@@ -18,6 +18,7 @@ from tests.compat.promise import Promise
 from tests.compat.service import INGRESS, SAFETY, START
 from tests.compat.state import STATE
 from tests.compat.streams import STREAMS
+from tests.compat.telemetry import TELEMETRY
 from tests.compat.tools import TOOLS
 from tests.compat.tracing import TRACE
 from tests.compat.versions import VERSIONS
@@ -56,6 +57,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Faults": FAULTS,
     "Trace": TRACE,
     "Deployment": DEPLOYMENT,
+    "OpenTelemetry": TELEMETRY,
 }
 """The title of each area, and what is promised there; ids begin with the area's own word."""
 

@@ -202,7 +202,7 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float, *, h
             await gateway.drain(drain_s)
         else:
             server.stop_accepting()
-            if not await gateway.hand_over(drain_s):
+            if not await gateway.admission.handed_over(drain_s):
                 await gateway.drain(0)
         server.stop()
 

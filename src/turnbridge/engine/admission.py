@@ -16,6 +16,8 @@ from turnbridge.turn.errors import BackendUnavailable, GatewayError, InvalidApiK
 COME_BACK_S = 2.0
 # How many characters all waiting requests may hold, with histories, tools and images: they are in memory.
 MOST_WAITING_CHARACTERS = 256 * 2**20
+# How long clients with open connections have to ask once more, and so to hear that they should open another one.
+HAND_OVER_S = 2.0
 # Of several clients, none may run the last of so many turns: a turn may last for an hour, a queue does not.
 KEPT_FREE_OF = 8
 
@@ -149,6 +151,20 @@ class Admission:
             for place in self._queues.pop(client):
                 if not place.admitted.done():
                     place.admitted.set_exception(error())
+
+    async def handed_over(self, within_s: float) -> bool:
+        """Admit on what comes over open connections, until no turn runs; tell whether that happened in time.
+
+        Answers tell their clients meanwhile to open another connection, which is the successor's.
+        """
+        self.leaving = True
+        try:
+            async with asyncio.timeout(within_s):
+                await asyncio.sleep(min(HAND_OVER_S, within_s / 2))
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return self.running == 0
 
     async def drained(self, within_s: float) -> bool:
         """Wait until no turn runs; tell whether that happened in time."""

@@ -62,8 +62,9 @@ gone PROXY_KILL_ON_DISCONNECT: A turn always ends when its client leaves.
 gone PROXY_ENABLE_CORS: Origins are always checked; `PROXY_CORS_ALLOWED_ORIGINS` allows more.
 gone PROXY_LOG_CORS_ORIGIN: The log has each refused origin.
 gone PROXY_TEST_ENDPOINTS PROXY_TEST_ALLOW_REMOTE: There are no test routes.
-gone PROXY_ENABLE_OTEL OTEL_ENABLED PROXY_OTEL_EXPORTER_URL OTEL_EXPORTER_OTLP_ENDPOINT PROXY_OTEL_SERVICE_NAME:
-    There are no OpenTelemetry traces, only metrics and the wire trace.
+gone PROXY_ENABLE_OTEL OTEL_ENABLED: `OTEL_EXPORTER_OTLP_ENDPOINT` enables OpenTelemetry; see docs/opentelemetry.md.
+renamed PROXY_OTEL_EXPORTER_URL: `OTEL_EXPORTER_OTLP_ENDPOINT`.
+renamed PROXY_OTEL_SERVICE_NAME: `OTEL_SERVICE_NAME`.
 gone PROXY_TRACE_REQUIRED PROXY_LOG_REDACT PROXY_TRACE_REDACT PROXY_DEBUG_WIRE: Secrets are always redacted;
     `PROXY_LOG_PROTO` enables the trace.
 gone TOKEN_LOG_PATH: The log has the tokens of every request, and `/metrics` their sums.
@@ -101,7 +102,7 @@ def _parsed(table: str) -> Iterator[Former]:
 FORMER = tuple(_parsed(_TABLE))
 
 # Except for those that other programs read too.
-RECOGNISED = {one.name for one in FORMER} - {"NODE_ENV", "OTEL_ENABLED", "OTEL_EXPORTER_OTLP_ENDPOINT"}
+RECOGNISED = {one.name for one in FORMER} - {"NODE_ENV", "OTEL_ENABLED"}
 
 
 def warning_about(name: str) -> str | None:

@@ -26,6 +26,7 @@ from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import LimitTokens, Meter
 from turnbridge.web.middleware.observability import OTHER, Metrics, context_of
 from turnbridge.web.middleware.rate_limit import LimitRate, RequestRates
+from turnbridge.web.middleware.spans import Spans
 
 CLIENT = Client(id="ollama", name="ollama")
 """Whom the requests without a key count for. Other ids are digests, so that none is the same."""
@@ -91,6 +92,7 @@ def build_listener(
     keyring: Keyring,
     metrics: Metrics,
     leaving: Callable[[], bool],
+    spans: Spans | None,
     allowed_origins: Iterable[str],
     exposed_headers: Iterable[str],
     rates: RequestRates,
@@ -124,6 +126,7 @@ def build_listener(
         keyring=keyring,
         dialects=dialects,
         leaving=leaving,
+        spans=spans,
         clock=time.perf_counter,
     )
 

@@ -41,6 +41,7 @@ from turnbridge.web.middleware.observability import (
     context_of,
     log_request,
 )
+from turnbridge.web.middleware.spans import Spans
 
 PROBES = ("/healthz", "/readyz", "/livez")
 """Served without the key: they say whether turns can be run."""
@@ -65,7 +66,6 @@ VERSION = "/v1"
 # Azure puts `/openai/deployments/NAME` before its routes.
 MOST_MISPLACED = 4
 
-TIMING_HEADER = b"server-timing"
 
 # Enough to recognise a client by.
 AGENT_LIMIT = 120
@@ -98,6 +98,7 @@ def wrap(
     dialects: Mapping[str, Dialect] | None = None,
     leaving: Callable[[], bool] = lambda: False,
     page: PageSide = NO_PAGE,
+    spans: Spans | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ASGIApp:
     """Return `router` inside the layers.
@@ -128,9 +129,8 @@ def wrap(
         context_of(scope).client = authentication.client(scope)
         await routes.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
 
-    app = AnswerErrors(serve, routes=routes)
     observed = partial(Observe, routes=routes, metrics=metrics, keyring=keyring, leaving=leaving, clock=clock)
-    return observed(app, dialects=dialects or {}, on_end=page.on_end)
+    return observed(AnswerErrors(serve, routes=routes), dialects=dialects or {}, spans=spans, on_end=page.on_end)
 
 
 def _path_of(scope: Scope) -> str:
@@ -200,6 +200,7 @@ class Observe:
         keyring: Keyring,
         dialects: Mapping[str, Dialect],
         leaving: Callable[[], bool],
+        spans: Spans | None,
         clock: Callable[[], float],
         on_end: Callable[[RequestContext, Outcome, float], None] | None = None,
     ) -> None:
@@ -210,6 +211,7 @@ class Observe:
         self._dialects = dialects
         self._leaving = leaving
         self._on_end = on_end
+        self._spans = spans
         self._clock = clock
         self._log = structlog.get_logger()
 
@@ -228,17 +230,7 @@ class Observe:
 
         async def watched_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                context.status = message["status"]
-                context.first_byte_at = now = self._clock()
-                headers = [*message.get("headers", ()), *context.response_headers]
-                # Only the time of an answer that is whole is known here.
-                whole = any(name == b"content-length" for name, _ in headers)
-                if timing := context.server_timing(total_at=now if whole else None):
-                    headers.append((TIMING_HEADER, timing))
-                if self._leaving() and message["status"] != HTTPStatus.SWITCHING_PROTOCOLS:
-                    # The client's next request is for the successor, on another connection.
-                    headers.append((b"connection", b"close"))
-                message = {**message, "headers": headers}
+                message = context.begun(message, leaving=self._leaving())
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 context.complete = True
@@ -248,9 +240,9 @@ class Observe:
         try:
             await self._app(scope, watched_receive, watched_send)
         finally:
-            self._end(context)
+            self._end(context, scope)
 
-    def _end(self, context: RequestContext) -> None:
+    def _end(self, context: RequestContext, scope: Scope) -> None:
         ended_at = self._clock()
         outcome = context.outcome()
         if not context.own:
@@ -260,6 +252,8 @@ class Observe:
             if self._on_end is not None and context.route not in EXACT_PATHS:
                 self._on_end(context, outcome, ended_at)
         log_request(self._log, context, outcome=outcome, ended_at=ended_at)
+        if self._spans is not None:
+            self._spans.request_ended(context, scope, outcome=outcome, ended_at=ended_at)
 
     def _context_for(self, scope: Scope) -> RequestContext:
         request_id = header_value(scope, b"x-request-id") or b""

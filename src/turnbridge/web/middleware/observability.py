@@ -8,6 +8,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from http import HTTPStatus
 from typing import Literal, TypeAlias, assert_never
 
 from prometheus_client import (
@@ -26,7 +27,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import Message, Scope
 from structlog.typing import FilteringBoundLogger
 
 from turnbridge import __version__
@@ -162,6 +163,19 @@ class RequestContext:
         if total_at is not None:
             parts.append(f"total;dur={(total_at - self.started_at) * 1000:.1f}")
         return ", ".join(parts).encode()
+
+    def begun(self, start: Message, *, leaving: bool) -> Message:
+        """Note that the response begins, and return its beginning with all of its headers."""
+        self.status, self.first_byte_at = start["status"], self.clock()
+        headers = [*start.get("headers", ()), *self.response_headers]
+        # Only the time of an answer that is whole is known here.
+        whole = any(name == b"content-length" for name, _ in headers)
+        if timing := self.server_timing(total_at=self.first_byte_at if whole else None):
+            headers.append((b"server-timing", timing))
+        if leaving and self.status != HTTPStatus.SWITCHING_PROTOCOLS:
+            # The client's next request is for the successor, on another connection.
+            headers.append((b"connection", b"close"))
+        return {**start, "headers": headers}
 
     def outcome(self) -> Outcome:
         """Return how the request ended."""
