@@ -1,0 +1,213 @@
+"""The page's data with parts that are scripted: no Codex runs here."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Router
+
+from turnbridge.cli.page_data import command_data
+from turnbridge.codex.account import (
+    Account,
+    AccountSession,
+    Identity,
+    LoginCompleted,
+    LoginMethod,
+    LoginStarted,
+    PlanLimit,
+    PlanWindow,
+)
+from turnbridge.page.account import AccountDesk
+from turnbridge.page.owner import OwnerDesk
+from turnbridge.page.recent import MOST_REQUESTS, MOST_UNREAD, RecentRequests
+from turnbridge.page.routes import Access, Page, PageView
+from turnbridge.page.sessions import Sessions
+from turnbridge.settings.fields import load_settings
+from turnbridge.turn.errors import BackendUnavailable
+from turnbridge.turn.items import JsonObject
+from turnbridge.web.http import PAGE_TOKEN, json_response
+from turnbridge.web.middleware.ingress import wrap
+from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.observability import Metrics, RequestContext
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-test-0123456789abcdef"
+API = "/turnbridge/api"
+MODEL: JsonObject = {"id": "codex-5", "description": "", "context_window": 1000, "max_output_tokens": 100}
+WINDOW = PlanWindow(used_percent=42, window_duration_mins=300, resets_at=2_000_000_000)
+
+
+class Session(AccountSession):
+    """An account whose calls are answered from values."""
+
+    def __init__(self, house: "House") -> None:
+        self._house = house
+
+    async def identity(self) -> Identity:
+        self._house.readings += 1
+        return Identity(account=self._house.account, login_needed=True, provider="openai")
+
+    async def limits(self) -> tuple[PlanLimit, ...]:
+        if self._house.offline:
+            raise BackendUnavailable("The account's server is away.")
+        return (PlanLimit(limit_id="codex", primary=WINDOW),)
+
+    async def start_login(self, method: LoginMethod) -> LoginStarted:
+        if self._house.offline:
+            raise BackendUnavailable("The issuer is away.")
+        return LoginStarted(login_id="1", verification_url="https://issuer.test/device", user_code=method)
+
+    async def login_completed(self, started: LoginStarted) -> LoginCompleted:
+        assert started.login_id == "1"
+        return self._house.completed
+
+
+class House:
+    """A gateway's page, and what it is told."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.account: Account | None = Account(type="chatgpt", email="a@example.test", plan_type="plus")
+        self.offline = False
+        self.readings = 0
+        self.completed = LoginCompleted(success=True)
+        self.problem = ""
+        self.closing = False
+        self.recent = RecentRequests()
+        keyring = Keyring(KEY)
+        desk = OwnerDesk(
+            AccountDesk(self.session), command_data(load_settings(PROXY_DATA_DIR=data_dir), KEY, port=11435)
+        )
+        view = PageView(
+            problem=lambda: self.problem,
+            fidelity=lambda: "exact",
+            codex_version=lambda: "0.163.0",
+            models=self.models,
+            usage=self.models,
+            gauges=lambda: {"running": 1},
+            closing=lambda: self.closing,
+            demo=desk.demo,
+            traced=False,
+        )
+        access = Access(sessions=Sessions(current=keyring.current), owner=keyring.first(), own_names=("turn.test",))
+        self.page = Page(view, access, self.recent, desk.handlers(self.models))
+        self.app = wrap(Router(self.page.routes()), keyring=keyring, metrics=Metrics(), page=self.page.side())
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[AccountSession]:
+        yield Session(self)
+
+    async def models(self, _: Request) -> Response:
+        return json_response({"data": [MODEL]})
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+@pytest.fixture
+async def http(house: House) -> AsyncIterator[httpx2.AsyncClient]:
+    """Return a client with the owner's key."""
+    transport = httpx2.ASGITransport(app=house.app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://turn.test") as client:
+        client.headers["authorization"] = f"Bearer {KEY}"
+        yield client
+
+
+def ended(number: int) -> RequestContext:
+    return RequestContext(
+        request_id=f"req_{number}", method="POST", route="/v1/responses", clock=float, started_at=0.0, status=200
+    )
+
+
+@pytest.mark.promise("page.state")
+async def test_the_plan_is_read_once_a_minute(house: House, http: httpx2.AsyncClient) -> None:
+    account = (await http.get(f"{API}/account")).json()
+    assert (account["email"], account["limits"][0]["used_percent"]) == ("a@example.test", 42)
+    assert (await http.get(f"{API}/account")).json() == account
+    assert house.readings == 1
+
+
+@pytest.mark.promise("page.state")
+async def test_the_page_says_why_there_is_no_plan(house: House, http: httpx2.AsyncClient) -> None:
+    house.offline = True
+    assert (await http.get(f"{API}/account")).json()["limits_problem"] == "The account's server is away."
+    house.problem = "Codex is starting."
+    state = (await http.get(f"{API}/state")).json()
+    assert (state["ready"], state["reason"]) == (False, "Codex is starting.")
+
+
+@pytest.mark.promise("page.login")
+async def test_a_login_succeeds_fails_or_cannot_begin(house: House, http: httpx2.AsyncClient) -> None:
+    started = (await http.post(f"{API}/login", json={"method": "device"})).json()
+    assert (started["url"], started["code"]) == ("https://issuer.test/device", "chatgptDeviceCode")
+    assert (await http.get(f"{API}/login")).json()["state"] == "done"
+    house.completed = LoginCompleted(success=False, error="denied")
+    await http.post(f"{API}/login", json={"method": "browser"})
+    assert (await http.get(f"{API}/login")).json()["problem"] == "The login failed. denied"
+    house.offline = True
+    assert (await http.post(f"{API}/login", json={"method": "device"})).json()["problem"] == "The issuer is away."
+    assert (await http.post(f"{API}/login", json={"method": "magic"})).status_code == 400
+    assert (await http.delete(f"{API}/login")).json()["state"] == "none"
+
+
+@pytest.mark.promise("page.connect", "page.session")
+async def test_what_every_visitor_reads(house: House, http: httpx2.AsyncClient) -> None:
+    connect = (await http.get(f"{API}/connect?origin=http://turn.test")).json()
+    assert "http://turn.test/v1" in next(each["text"] for each in connect["clients"] if each["name"] == "openai-sdk")
+    assert (await http.get(f"{API}/models")).json() == {"data": [MODEL]}
+    assert (await http.get(f"{API}/usage")).status_code == 200
+    assert (await http.get("/", headers={"accept": "text/html"})).headers["content-type"].startswith("text/html")
+    assert (await http.get("/")).json()["name"] == "turnbridge"
+    opened = await http.post(f"{API}/code", json={"code": house.page.new_code()})
+    token = {PAGE_TOKEN.decode(): opened.json()["token"]}
+    assert (await http.get(f"{API}/state", headers=token)).json()["owner"] is True
+    assert (await http.get(f"{API}/state", headers={**token, "host": "evil.test"})).status_code == 403
+    assert (await http.delete(f"{API}/session", headers=token)).json() == {"closed": True}
+
+
+@pytest.mark.promise("page.keys", "page.state")
+async def test_commands_run_for_the_owner(http: httpx2.AsyncClient) -> None:
+    made = (await http.post(f"{API}/keys", json={"name": "alice", "rate": "5/minute"})).json()
+    assert (made["name"], made["rate"], made["key"][:14]) == ("alice", "5/minute", "sk-turnbridge-")
+    refused = await http.post(f"{API}/keys", json={"name": "--help"})
+    assert (refused.status_code, "A name has" in refused.json()["error"]["message"]) == (400, True)
+    assert (await http.post(f"{API}/keys", json={})).status_code == 400
+    other = (await http.post(f"{API}/keys/rotate", json={"name": "alice"})).json()
+    assert other["key"] != made["key"]
+    assert (await http.post(f"{API}/keys/revoke", json={"name": "alice"})).json()["state"] == "revoked"
+    assert [each["name"] for each in (await http.get(f"{API}/keys")).json()["keys"]] == ["alice"]
+    assert (await http.get(f"{API}/timeline?id=req_1")).status_code == 400
+    settings = (await http.get(f"{API}/settings")).json()["settings"]
+    assert KEY not in str(settings)
+    assert (await http.get(f"{API}/key")).json() == {"key": KEY}
+
+
+@pytest.mark.promise("page.live")
+async def test_events_tell_of_requests_and_gauges_until_the_gateway_closes(
+    house: House, http: httpx2.AsyncClient
+) -> None:
+    for number in range(MOST_REQUESTS + 1):
+        house.recent.note(ended(number), "ok", 1.0)
+    house.closing = True
+    text = (await http.get(f"{API}/live")).text
+    assert text.startswith("event: requests\n")
+    assert '"id":"req_50"' in text
+    assert '"id":"req_0"' not in text
+    assert house.recent.watchers == 0
+
+
+@pytest.mark.promise("page.live")
+async def test_a_watcher_that_is_far_behind_loses_requests_and_knows_it(house: House) -> None:
+    with house.recent.watched() as watcher:
+        house.recent.note(ended(1), "ok", 1.0)
+        assert [entry["id"] for entry in await watcher.next(1)] == ["req_1"]
+        assert await watcher.next(0) == []
+        for number in range(MOST_UNREAD + 1):
+            house.recent.note(ended(number), "ok", 1.0)
+        assert watcher.lost
