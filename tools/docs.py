@@ -134,6 +134,7 @@ def metrics() -> str:
     shown = Metrics()
     parts = MagicMock()
     parts.pool.ended = {"crashed": 0}
+    parts.pool.plan.windows.return_value = {"": MagicMock(used_percent=0, resets_at=0)}
     observe(shown, MagicMock(), parts, ())
     # A metric shows its labels once it has a value: one request that has everything, and one that fails.
     now, used = 0.0, Usage(input=1)
