@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from tests.support.gateway import Bridge, running_bridge
+from tests.support.waiting import LOOK_AGAIN_S, PATIENCE_S
 from turnbridge.codex.process.pool import Reason
 from turnbridge.scripted_model.replies import answer, error_reply, message
 
@@ -20,6 +21,8 @@ DOCUMENTED = re.compile(r"^\| `(turnbridge_\w+)` \| (gauge|counter|histogram) \|
 SHOWN = re.compile(r"^# TYPE (turnbridge_\w+) (\w+)$", re.MULTILINE)
 UNTOLD = ("turnbridge_plan_used_ratio", "turnbridge_plan_reset_timestamp_seconds")
 """Without a plan these have no values, and so no labels."""
+COUNTED = re.compile(r'^turnbridge_requests_total{.*route="/v1/responses".*} (\S+)$', re.MULTILINE)
+REQUESTS = 5
 ASK = {"model": "gpt-5.5", "input": "hi"}
 
 
@@ -31,7 +34,11 @@ async def exercised(bridge: Bridge) -> str:
     for number in range(3):
         refused = await bridge.http.post("/v1/responses", json={**ASK, "model": f"made-up-{number}"})
         assert refused.status_code == 404
-    return (await bridge.http.get("/metrics")).text
+    # A request is counted when its answer has left, which its client may see a moment earlier.
+    async with asyncio.timeout(PATIENCE_S):
+        while sum(map(float, COUNTED.findall(text := (await bridge.http.get("/metrics")).text))) < REQUESTS:  # noqa: ASYNC110 - Polled, as Prometheus does.
+            await asyncio.sleep(LOOK_AGAIN_S)
+    return text
 
 
 @pytest.mark.promise("ingress.metrics", "ingress.metrics.labels")
