@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp
@@ -20,6 +22,7 @@ from turnbridge.api.models import Models
 from turnbridge.api.ollama.listener import build_listener
 from turnbridge.api.ollama.routes import Ollama
 from turnbridge.api.responses.background import BackgroundRuns, Count
+from turnbridge.api.responses.compaction import Seal
 from turnbridge.api.responses.conversations import Conversations
 from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.routes import Responses
@@ -29,6 +32,7 @@ from turnbridge.api.unserved import Unserved
 from turnbridge.api.usage import OrganizationUsage
 from turnbridge.app import EXPOSED_HEADERS, Api, build_app
 from turnbridge.codex.process.backend import CodexBackend
+from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.setup import codex_pools
 from turnbridge.engine.admission import Admission
@@ -224,7 +228,12 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
     problem, models = partial(_problem, parts.pool, admission), Models(generation)
     usage = OrganizationUsage(parts.store)
     page = page_of(settings, parts, desk, admission=admission, models=models, usage=usage, problem=problem)
-    apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count), sockets]
+    seal = Seal(partial(_secret, settings.data_dir / "compaction-secret"))
+    apis: list[Api] = [
+        ChatCompletions(generation),
+        Responses(generation, background, counter.count, seal),
+        sockets,
+    ]
     apis += [Conversations(generation), _files(settings, state, bodies), Messages(generation, counter.count)]
     apis += [SharedModels(generation, otherwise=models), usage]
     app = build_app(
@@ -364,6 +373,14 @@ def _generation_rules(settings: Settings) -> GenerationRules:
         responses_output_mode=settings.responses_output_mode,
         omit_response_tools=settings.responses_omit_tool_manifest,
     )
+
+
+def _secret(file: Path) -> bytes:
+    """Return the secret in a file that only its user can read; it is made if there is none."""
+    if not file.exists():
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(file, secrets.token_hex(32))
+    return file.read_bytes()
 
 
 def wire_trace(settings: Settings, api_key: str) -> Trace:

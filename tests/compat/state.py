@@ -17,6 +17,20 @@ KILLED_CODEX = "tests/faults/test_killed_codex.py"
 
 STATE = (
     Promise(
+        id="state.compacted",
+        sentence=(
+            "`POST /v1/responses/compact` answers with the user's messages and a `compaction` item; in later requests "
+            "the model is shown what the item holds."
+        ),
+        source=RESPONSES,
+        divergence="The item holds a summary that the model wrote for this purpose, not the model's own state.",
+    ),
+    Promise(
+        id="state.compaction-seal",
+        sentence="A `compaction` item of this gateway's that was changed is refused; those of others are passed on.",
+        source=OURS,
+    ),
+    Promise(
         id="state.stored",
         sentence="A response is kept unless `store` is false, and is read again as it was.",
         source=RESPONSES,

@@ -18,7 +18,6 @@ NO_ACCOUNT = "This gateway has no organization, projects or billing. They are ma
 
 UNSERVED: Mapping[str, str] = {
     "/completions": "Current models have no such API. Use /v1/chat/completions or /v1/responses.",
-    "/responses/compact": "A history is carried as it is. Send less of it, or have a model summarize it.",
     "/embeddings": f"Codex has no embedding models. {OTHER_PROVIDER}",
     "/moderations": f"Codex has no moderation models. {OTHER_PROVIDER}",
     "/audio": f"{TEXT_ONLY} {OTHER_PROVIDER}",

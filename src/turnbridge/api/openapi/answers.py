@@ -102,6 +102,16 @@ ANSWERS: dict[str, JsonObject] = {
         },
     ),
     "Item": an_object("An item of a history.", {"id": TEXT, "type": TEXT}),
+    "Compaction": an_object(
+        "A history in short.",
+        {
+            "id": TEXT,
+            "object": constant("response.compaction"),
+            "created_at": NUMBER,
+            "output": array(ref("Item")),
+            "usage": INPUT_USAGE,
+        },
+    ),
     "InputTokens": an_object("A count.", {"object": constant("response.input_tokens"), "input_tokens": NUMBER}),
     "Conversation": an_object(
         "A conversation.",

@@ -127,6 +127,14 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         tag=RESPONSES,
         status="101",
     ),
+    ("POST", "/v1/responses/compact"): Operation(
+        summary="Shorten a history to its user messages and a summary.",
+        tag=RESPONSES,
+        answer="Compaction",
+        body=ResponsesRequest,
+        required=("model",),
+        example=ASK_RESPONSES,
+    ),
     ("POST", "/v1/responses/input_tokens"): Operation(
         summary="Count the input tokens of a response, about.",
         tag=RESPONSES,

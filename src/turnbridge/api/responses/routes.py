@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp
 
 from turnbridge.api.generation import Generation, Settled
 from turnbridge.api.responses.background import BackgroundRuns, last_frames
+from turnbridge.api.responses.compaction import CompactionEncoder, Seal, compaction_body, expanded
 from turnbridge.api.responses.decode import (
     ENCRYPTED,
     ENCRYPTED_REASONING,
@@ -21,6 +23,7 @@ from turnbridge.api.responses.decode import (
     with_content,
 )
 from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.schema import ResponsesRequest
 from turnbridge.api.responses.socket_events import request_body
 from turnbridge.api.responses.state import FindRemembered, Past, keep, recall, remember_nothing
 from turnbridge.api.responses.websocket import SocketRequest, socket_request_of
@@ -48,6 +51,8 @@ from turnbridge.web.http import OPENAI, RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import caller, client_of
 from turnbridge.web.middleware.observability import context_of
 
+E = TypeVar("E", bound=ResponseEncoder)
+
 NOT_IN_BACKGROUND = "Only a response that was created with `background: true` can be {what}."
 
 
@@ -57,10 +62,15 @@ class Responses:
     dialect = OPENAI
 
     def __init__(
-        self, generation: Generation, background: BackgroundRuns, count: Callable[[TurnRequest], Awaitable[int]]
+        self,
+        generation: Generation,
+        background: BackgroundRuns,
+        count: Callable[[TurnRequest], Awaitable[int]],
+        seal: Seal,
     ) -> None:
-        """`count` returns about how many tokens of input a turn has."""
+        """`count` returns about how many tokens of input a turn has; `seal` is that of compacted histories."""
         self._generation = generation
+        self._seal = seal
         self._count = count
         self._state = generation.state
         self._background = background
@@ -71,6 +81,7 @@ class Responses:
         one = "/responses/{response_id}"
         return [
             RouteOf("POST", "/responses", self.create, generates=True),
+            RouteOf("POST", "/responses/compact", self.compact, generates=True),
             RouteOf("POST", "/responses/input_tokens", self.count_input),
             RouteOf("GET", one, self.retrieve),
             RouteOf("DELETE", one, self.delete),
@@ -90,7 +101,7 @@ class Responses:
         past, decoded, settled = await self._settled(
             request, body, large=large, needs_input=generates, remembered=remembered
         )
-        encoder = _encoder(decoded, settled, stored=past.keep)
+        encoder = _encoder(ResponseEncoder, decoded, settled, stored=past.keep)
         if not generates:
             return await _warmed_up(encoder, partial(self._finish, socket, past, encoder))
         run = generation.run(request, settled, encoder)
@@ -104,6 +115,20 @@ class Responses:
                 return self._background.stream(begun.log.read(), headers)
             return json_response(begun.response, headers=headers)
         return generation.answer(request, run, settled, finish if past.keep or socket is not None else None)
+
+    async def compact(self, request: Request) -> ASGIApp:
+        """Answer with a history in short: the user's messages, and a summary that the model writes."""
+        body, large = await self._generation.body(request)
+        past, decoded, settled = await self._settled(request, compaction_body(body), large=large, needs_input=True)
+        encoder = _encoder(CompactionEncoder, decoded, settled, stored=False)
+        *asked, _ = (*past.history, *past.inputs)
+        encoder.messages = [
+            listed_item(str(item.get("id") or new_id("msg_")), item, encrypted=False)
+            for item in asked
+            if item_type(item) == "message" and item.get("role") == "user"
+        ]
+        encoder.seal, encoder.item_id = self._seal, new_id("cmp_")
+        return self._generation.answer(request, self._generation.run(request, settled, encoder), settled, None)
 
     async def count_input(self, request: Request) -> Response:
         """Return about how many tokens of input the same request to `create` would have."""
@@ -130,8 +155,7 @@ class Responses:
         asked, unknown = await beside(partial(parse, body), large=large)
         past = await recall(self._state, client_of(request.scope), asked, remembered)
         large = large or bool(past.history)
-        decoding = partial(decode, asked, unknown, past.shown_inputs, past.history, needs_input=needs_input)
-        decoded = await beside(decoding, large=large)
+        decoded = await beside(partial(self._decoded, asked, unknown, past, needs_input=needs_input), large=large)
         turn = replace(decoded.turn, large=large)
         if generation.rules.omit_response_tools and (turn.spec.tools or turn.spec.servers):
             spec = replace(turn.spec, tools=(), servers=())
@@ -154,6 +178,12 @@ class Responses:
             await keep(self._state, past, encoder, {} if run is None else run.linked)
         if socket is not None:
             await socket.remember(past, encoder)
+
+    def _decoded(
+        self, asked: ResponsesRequest, unknown: Sequence[str], past: Past, *, needs_input: bool
+    ) -> DecodedResponses:
+        inputs, history = expanded(past.shown_inputs, self._seal), expanded(past.history, self._seal)
+        return decode(asked, unknown, inputs, history, needs_input=needs_input)
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Answer with a response, or with its stream after the event that the client saw last."""
@@ -236,10 +266,10 @@ class Responses:
         return record
 
 
-def _encoder(decoded: DecodedResponses, settled: Settled, *, stored: bool) -> ResponseEncoder:
+def _encoder(kind: type[E], decoded: DecodedResponses, settled: Settled, *, stored: bool) -> E:
     """Return the encoder of a response, which shows the client's own name of the model, and the effort in force."""
     shown = replace(decoded.turn.spec, effort=settled.turn.spec.effort)
-    return ResponseEncoder(
+    return kind(
         replace(decoded, turn=replace(decoded.turn, spec=shown)),
         settled.choice.model,
         response_id=new_id("resp_"),
