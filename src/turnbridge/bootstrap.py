@@ -225,15 +225,11 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
     parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
-    problem, models = partial(_problem, parts.pool, admission), Models(generation)
-    usage = OrganizationUsage(parts.store)
+    problem = partial(_problem, parts.pool, admission)
+    models, usage = Models(generation), OrganizationUsage(parts.store)
     page = page_of(settings, parts, desk, admission=admission, models=models, usage=usage, problem=problem)
     seal = Seal(partial(_secret, settings.data_dir / "compaction-secret"))
-    apis: list[Api] = [
-        ChatCompletions(generation),
-        Responses(generation, background, counter.count, seal),
-        sockets,
-    ]
+    apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count, seal), sockets]
     apis += [Conversations(generation), _files(settings, state, bodies), Messages(generation, counter.count)]
     apis += [SharedModels(generation, otherwise=models), usage]
     app = build_app(

@@ -101,7 +101,7 @@ SERVED = frozenset(
         "admin.organization.usage.completions",
         *(f"chat.completions.{name}" for name in ("create", "parse", "stream", "list", "retrieve", "update", "delete")),
         "chat.completions.messages.list",
-        *(f"responses.{name}" for name in ("create", "parse", "retrieve", "cancel", "delete")),
+        *(f"responses.{name}" for name in ("create", "parse", "compact", "retrieve", "cancel", "delete")),
         "responses.input_items.list",
         "responses.input_tokens.count",
         *(f"conversations.{name}" for name in ("create", "retrieve", "update", "delete")),
