@@ -89,16 +89,16 @@ def test_models_are_a_table(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("readiness", "identity", "line", "steps"),
     [
-        (READY, LOGGED_IN, "ready on", ["ask", "models", "PROXY_API_KEY"]),
-        (READY, NOBODY, "ready on", ["ask", "login", "PROXY_API_KEY"]),
-        (READY, None, "ready on", ["ask", "models", "PROXY_API_KEY"]),
+        (READY, LOGGED_IN, "ready on", ["ask", "models", "connect"]),
+        (READY, NOBODY, "ready on", ["ask", "login", "connect"]),
+        (READY, None, "ready on", ["ask", "models", "connect"]),
         (
             (503, b'{"status": "not_ready", "reason": "Why."}'),
             NOBODY,
             "it waits for a login",
-            ["login", "doctor", "KEY"],
+            ["login", "doctor", "connect"],
         ),
-        (NOT_READY, LOGGED_IN, "not ready: Why.", ["doctor", "ask", "KEY"]),
+        (NOT_READY, LOGGED_IN, "not ready: Why.", ["doctor", "ask", "connect"]),
         ((200, b"<html>"), LOGGED_IN, "Something else than Turnbridge", ["serve", "ask", "doctor"]),
         ((200, b"<html>"), None, "Something else than Turnbridge", ["doctor", "serve --demo", "login"]),
     ],

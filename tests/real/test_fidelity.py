@@ -219,7 +219,7 @@ async def test_what_the_sdk_got_from_chat_goes_back_to_the_model(bridge: Bridge)
         pytest.param([{"type": "unheard_of"}], "input[0].type", id="an unknown item"),
         *(
             pytest.param([{"type": kind, "id": "x", "call_id": "c1"}], "input[0].type", id=kind)
-            for kind in ("compaction_trigger", "local_shell_call_output", "shell_call", "apply_patch_call", "mcp_call")
+            for kind in ("compaction_trigger", "local_shell_call_output", "shell_call", "apply_patch_call")
         ),
         pytest.param([SHELL_CALL], "input", id="a shell call without its output"),
         pytest.param([FOUND_BY_PROVIDER[0]], "input", id="a search for tools without its output"),

@@ -196,7 +196,7 @@ async def test_a_wrong_key_is_an_authentication_error(bridge: Bridge, method: st
         ("DELETE", "/v1/responses", 405, "method_not_allowed", "GET, HEAD, POST"),
         ("POST", "/v1/models", 405, "method_not_allowed", "GET, HEAD"),
         ("POST", "/v1/audio/speech", 404, "not_served", None),
-        ("GET", "/", 404, "not_found", None),
+        ("GET", "/nowhere", 404, "not_found", None),
     ],
 )
 async def test_a_wrong_route_or_verb_is_an_openai_error(
