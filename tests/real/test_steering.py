@@ -92,8 +92,10 @@ async def test_a_response_in_the_middle_of_a_message_completes_and_a_successor_c
 @pytest.mark.promise("websocket.steering")
 async def test_a_response_between_two_items_is_cut_there(bridge: Bridge, socket: Socket) -> None:
     gate = asyncio.Event()
+    # Were it whole at once, there would be nothing left to be cut.
+    unending = message("Never said.", pieces=["Never", Wait(gate=asyncio.Event()), " said."])
     bridge.script(
-        answer(reasoning(["Let me think."], encrypted="thoughts"), Wait(gate=gate), message("Never said.")),
+        answer(reasoning(["Let me think."], encrypted="thoughts"), Wait(gate=gate), unending),
         answer(message("Better.")),
     )
     await socket.create(include=["reasoning.encrypted_content"])

@@ -57,8 +57,15 @@ class HelperPool:
         finally:
             self._waiting -= 1
         try:
-            helper = await self._ready_helper()
-            answer = await self._timed(helper, self._limits.seconds, helper.answer(given))
+            helper = self._idle_helper() or await self._new_helper()
+            try:
+                answer = await self._timed(helper, self._limits.seconds, helper.answer(given))
+            except JobFailed as error:
+                if helper.jobs == 0 or isinstance(error.__cause__, TimeoutError):
+                    raise
+                # It may have been killed while it was idle, a moment ago.
+                helper = await self._new_helper()
+                answer = await self._timed(helper, self._limits.seconds, helper.answer(given))
         finally:
             self._places.release()
         helper.jobs += 1
@@ -76,8 +83,8 @@ class HelperPool:
         if self._exiting:
             await asyncio.wait(self._exiting)
 
-    async def _ready_helper(self) -> "_Helper":
-        """Return an idle helper that is alive, or start one."""
+    def _idle_helper(self) -> "_Helper | None":
+        """Return an idle helper that is alive, as far as is known."""
         while self._idle:
             helper = self._idle.pop()
             helper.stop_expiry()
@@ -85,6 +92,9 @@ class HelperPool:
             if helper.process.returncode is None and not helper.stdout.at_eof():
                 return helper
             self._end(helper)
+        return None
+
+    async def _new_helper(self) -> "_Helper":
         limits = self._limits
         try:
             helper = await _start((self._job, str(limits.seconds), str(limits.megabytes)))
