@@ -13,7 +13,7 @@ BAR_HEIGHT, BAR_GAP = 22, 8
 LABEL_WIDTH, VALUE_WIDTH = 270, 80
 CURVE_HEIGHT, AXIS_WIDTH, LEGEND_LINE = 300, 64, 20
 # Told apart by those who see fewer colours, on white and on black.
-COLOURS = ("#2f7fd1", "#d9822b", "#2a9d6f", "#b5539c", "#8a8f98")
+COLOURS = ("#2f7fd1", "#d9822b", "#2a9d6f", "#b5539c", "#c0a72e", "#8a8f98")
 STYLE = (
     "<style>text{font:13px system-ui,sans-serif;fill:#24292f}.title{font-size:15px;font-weight:600}.faint{fill:#656d76}"
     "line{stroke:#8a8f98;stroke-width:.5}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9198a1}}</style>"
@@ -94,7 +94,7 @@ def _curves(plot: Plot, *, logarithmic: bool) -> tuple[int, list[str]]:
         ]
     for tick in _ticks(low_x, high_x, logarithmic=logarithmic):
         x, _ = place(tick, points[0][1])
-        lines.append(_text(x, bottom + 18, f"{tick:,.10g}", "faint", "middle"))
+        lines.append(_text(x, bottom + 18, f"{tick:,.10g}", "faint", "end" if x > right - MARGIN else "middle"))
     lines.append(_text(right, bottom + 36, plot.across, "faint", "end"))
     for number, (label, curve) in enumerate(plot.series.items()):
         colour, legend = COLOURS[number % len(COLOURS)], bottom + 40 + number * LEGEND_LINE
