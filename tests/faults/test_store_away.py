@@ -173,17 +173,18 @@ async def test_a_response_that_ends_while_the_store_is_away_ends_so_for_everybod
     with await hanging(url):
         gate.set()
         async with asyncio.timeout(BOUND_S):
-            heard = await reading
-            during = await polled(keeping, response_id)
-        again = [event.type async for event in await keeping.client.responses.retrieve(response_id, stream=True)]
-    assert (heard[-1], again) == ("response.completed", heard)
-    assert (during.status_code, during.json()["status"]) == (200, "completed")
-    # The store takes it, and there another gateway finds it and goes on.
-    async with running_bridge(tmp_path / "other", PROXY_DATABASE_URL=url) as other:
-        async with asyncio.timeout(BOUND_S):
-            while (found := (await polled(other, response_id)).json())["status"] in RUNNING:
+            while (during := await polled(keeping, response_id)).json().get("status") in RUNNING:
                 pass
-        assert [found, (await polled(keeping, response_id)).json()] == [during.json()] * 2
+        assert (during.status_code, during.json()["error"]["code"]) == (503, "store_unavailable")
+        assert not reading.done()
+    async with asyncio.timeout(BOUND_S):
+        heard = await reading
+    again = [event.type async for event in await keeping.client.responses.retrieve(response_id, stream=True)]
+    assert (heard[-1], again) == ("response.completed", heard)
+    # There another gateway finds it, and goes on.
+    async with running_bridge(tmp_path / "other", PROXY_DATABASE_URL=url) as other:
+        found, here = [(await polled(each, response_id)).json() for each in (other, keeping)]
+        assert (found["status"], found) == ("completed", here)
         other.says("three")
         await other.client.responses.create(model=MODEL, input="and?", previous_response_id=response_id)
         assert [item["role"] for item in other.seen()["input"]] == ["user", "assistant", "user"]  # type: ignore[union-attr,index,call-overload]

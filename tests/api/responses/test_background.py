@@ -391,42 +391,37 @@ class Outage:
         return started
 
 
-async def test_an_end_that_cannot_be_kept_is_told_while_nobody_else_can_end_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
+@pytest.mark.promise("state.background.one-end")
+@pytest.mark.parametrize(
+    ("elsewhere", "told", "status"),
+    [(False, ["completed"], "completed"), (True, ["error", "failed"], "failed")],
+    ids=["nobody else ends it", "another gateway ends it"],
+)
+async def test_an_end_is_told_once_it_is_kept(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    encoder: ResponseEncoder,
+    elsewhere: bool,
+    told: list[str],
+    status: str,
 ) -> None:
     store = await open_store(store_url(tmp_path))
     outage = Outage(store, monkeypatch)
     with capture_logs() as logged:
         started = await outage.begin(encoder)
-        assert endings(started) == ["completed"]
-        assert await outage.runs.find_unkept("me", "resp_1") is started
-        assert (await outage.runs.cancel(started))["status"] == "completed"
+        for asking in (outage.runs.find_unkept("me", "resp_1"), outage.runs.cancel(started)):
+            with pytest.raises(BackendUnavailable) as caught:
+                await asking
+            assert caught.value.error_code == "store_unavailable"
+        assert endings(started) == []
+        if elsewhere:
+            await ended_elsewhere(tmp_path, "lost")
         outage.over = True
         await asyncio.wait((started.ending,))
     kept = await store.response("me", "resp_1")
-    assert (kept and kept.status, await outage.runs.find_unkept("me", "resp_1")) == ("completed", None)
+    assert (endings(started), started.response["status"], kept and kept.status) == (told, status, status)
+    assert await outage.runs.find_unkept("me", "resp_1") is None
     assert [line["event"] for line in logged] == ["response_waits_for_store", "background_response"]
-    await store.aclose()
-
-
-async def test_an_end_that_somebody_else_may_have_replaced_waits_for_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: ResponseEncoder
-) -> None:
-    monkeypatch.setattr(background, "LEASE_S", 0.0)
-    store = await open_store(store_url(tmp_path))
-    outage = Outage(store, monkeypatch)
-    started = await outage.begin(encoder)
-    for asking in (outage.runs.find_unkept("me", "resp_1"), outage.runs.cancel(started)):
-        with pytest.raises(BackendUnavailable) as caught:
-            await asking
-        assert caught.value.error_code == "store_unavailable"
-    assert endings(started) == []
-    running = await store.response("me", "resp_1")
-    assert running is not None
-    assert await store.end_lost_response(lost(running))
-    outage.over = True
-    await asyncio.wait((started.ending,))
-    assert (endings(started), started.response["status"]) == (["error", "failed"], "failed")
     await store.aclose()
 
 

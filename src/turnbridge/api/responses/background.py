@@ -1,8 +1,8 @@
 """Background responses: they run without a client, and anybody with their id may follow the stream.
 
 The gateway that runs one holds a lease on it in the store. If the lease lapses, that gateway is gone, and the response
-has failed. A response has one end: the first that is stored. A gateway that cannot store an end reports it only while
-its lease keeps others from ending the response, and holds it in memory until the store takes it.
+has failed. A response has one end: the first that is stored. So an end is reported only once it is stored; until the
+store takes it, the gateway that made it holds it in memory.
 """
 
 import asyncio
@@ -63,8 +63,6 @@ class BackgroundRun:
         self.log = FrameLog()
         self.unwanted = False
         """Whether its client has cancelled it."""
-        self.leased_until = _lease_from_now()
-        """Up to when nobody else can end it, by this machine's monotonic clock."""
         self.tried = asyncio.Event()
         """Set when its end was stored, or could not be."""
         self._ended_elsewhere: JsonObject | None = None
@@ -118,16 +116,12 @@ class BackgroundRun:
         return [*(replace(self.inputs[index], seen=seen) for index, seen in inputs), *self.past.history_seen(linked)]
 
     def end(self) -> None:
-        """Let the readers know how it ended, unless they do: who has heard it may ask for the response at once."""
-        if not self.log.ended:
-            self.log.add(self.encoder.closing())
-            self.log.end()
+        """Let the readers know how it ended."""
+        self.log.add(self.encoder.closing())
+        self.log.end()
 
     def end_as(self, record: ResponseRecord) -> None:
-        """Let the readers know how somebody else has ended it, unless they were told another end."""
-        if self.log.ended:
-            log.error("response_ended_twice", response=self.id, told=self.encoder.status, kept=record.status)
-            return
+        """Let the readers know how somebody else has ended it."""
         self._ended_elsewhere = record.body
         self.log.add(last_frames(record, frame_count(self.log.chunks)))
         self.log.end()
@@ -260,8 +254,6 @@ class BackgroundRuns:
                     break
                 if not run.tried.is_set():
                     log.warning("response_waits_for_store", response=run.id, reason=reason)
-                if asyncio.get_running_loop().time() < run.leased_until:
-                    run.end()
                 run.tried.set()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), KEEP_RETRY_S)
@@ -286,6 +278,7 @@ class BackgroundRuns:
                 # It may be our own: an attempt that timed out here, and was committed all the same.
                 if found is not None and msgspec.json.encode(found.body) != msgspec.json.encode(record.body):
                     run.end_as(found)
+                    return None
         except GatewayError as error:
             return error.message
         run.end()
@@ -294,12 +287,10 @@ class BackgroundRuns:
     async def _renew(self) -> None:
         if not self._runs:
             return
-        held, leased_until = list(self._runs.values()), _lease_from_now()
+        held = list(self._runs.values())
         alive = await self._state.store.extend_leases([run.id for run in held], LEASE_S)
         for run in held:
-            if run.id in alive:
-                run.leased_until = leased_until
-            else:
+            if run.id not in alive:
                 # Ended through another gateway; or it has just ended here, and then nothing is cancelled.
                 run.unwanted = True
                 run.making.cancel()
@@ -312,10 +303,6 @@ class BackgroundRuns:
         for response_id, since in self._lost_since.items():
             if now - since >= GRACE_S and await store.end_lost_response(lost(records[response_id])):
                 log.warning("background_response_lost", response=response_id)
-
-
-def _lease_from_now() -> float:
-    return asyncio.get_running_loop().time() + LEASE_S
 
 
 def _not_kept_yet(message: str) -> BackendUnavailable:
