@@ -144,6 +144,19 @@ async def test_a_refused_body_that_goes_on_a_little_and_stops_holds_nothing(echo
         assert await line.closed()
 
 
+@pytest.mark.promise("limits.silent-clients")
+async def test_a_refused_body_that_never_ends_is_not_read_for_ever(echo: Echo, time: PassingTime) -> None:
+    async with line_to(echo) as line:
+        chunk = b"%x\r\n%s\r\n" % (LIMIT + 1, b"x" * (LIMIT + 1))
+        await line.send(HEAD + b"transfer-encoding: chunked\r\n\r\n" + chunk)
+        assert (await line.answer())[0] == 413
+        for _ in range(LONG_S):
+            await time.go_on(1)
+            line.writer.write(b"1\r\nx\r\n")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await line.reader.readexactly(1)
+
+
 async def test_who_waits_for_an_answer_may_be_silent_for_as_long_as_it_takes(time: PassingTime) -> None:
     echo = Echo()
     async with line_to(echo) as line:
