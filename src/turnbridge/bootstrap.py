@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -27,36 +26,25 @@ from turnbridge.api.responses.conversations import Conversations
 from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.routes import Responses
 from turnbridge.api.responses.websocket import ResponsesOverWebSocket
-from turnbridge.api.shared.body_budget import is_within_budget
 from turnbridge.api.unserved import Unserved
 from turnbridge.api.usage import OrganizationUsage
 from turnbridge.app import EXPOSED_HEADERS, Api, build_app
-from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.pool import Pool
-from turnbridge.codex.setup import codex_pools
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.input_tokens import InputCounter
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
-from turnbridge.engine.ports import Backend, Judge, MediaLoader, ToolServers
 from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.gauges import observe
-from turnbridge.mcp.servers import HttpToolServers
-from turnbridge.media.loader import HttpMediaLoader
-from turnbridge.media.pdf import read_job
-from turnbridge.offload.helpers import HelperPool, JobLimits
-from turnbridge.offload.schemas import SchemaJudge
 from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.routes import Page
 from turnbridge.page.setup import own_names, owner_desk, page_of
+from turnbridge.parts import Parts, begun_parts, ended
 from turnbridge.settings.fields import Settings
-from turnbridge.store.schema import store_url
-from turnbridge.store.sql_store import SqlStore, guarded_store
+from turnbridge.store.sql_store import SqlStore
 from turnbridge.tokens import OpenAITokenizer
-from turnbridge.trace.pipe import TracePipe
-from turnbridge.trace.redaction import Redaction
-from turnbridge.trace.trace import Trace, TraceFile
+from turnbridge.trace.trace import Trace
 from turnbridge.trace.web import TraceHttp
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
@@ -67,8 +55,6 @@ from turnbridge.web.bodies import Bodies
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
-from turnbridge.web.middleware.rate_limit import RequestRates
-from turnbridge.web.middleware.spans import Spans, spans_for
 from turnbridge.web.server.http_server import STOP_GRACE_S
 
 log = structlog.get_logger(__name__)
@@ -79,33 +65,6 @@ SECONDS_PER_DAY = 24 * 3600
 FILES_SHARE = 4
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
-
-PDF_JOB = f"{read_job.__module__}:{read_job.__name__}"
-# A page takes some ten milliseconds, so the time is far from what honest documents need, and it is the client's wait.
-# pypdf takes some ten times the size of a document, of which 20 MB are the most. Two at once, so that one long document
-# does not block all others; each has a process of its own, since pypdf leaves much memory behind.
-PDF_LIMITS = JobLimits(seconds=20.0, megabytes=1024, processes=2, waiting=32, jobs_of_one=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What has a life of its own."""
-
-    pool: Pool
-    backend: Backend
-    media: MediaLoader
-    servers: ToolServers
-    judge: Judge
-    calls: ParkedTurns
-    warm: WarmThreads
-    rates: RequestRates
-    trace: Trace | None
-    spans: Spans | None
-    keyring: Keyring
-    meter: Meter
-    store: SqlStore | None
-    answers: SqlStore | None
-    """The store, if answers are kept there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,66 +107,26 @@ async def running_gateway(
     `alone` opens no store: it knows only `api_key`. `commands` is what the page shows of what commands know.
     """
     async with contextlib.AsyncExitStack() as stack:
-        parts = _begin(settings, stack, api_key=api_key, provider=provider, alone=alone)
+        parts = begun_parts(settings, stack, api_key=api_key, provider=provider, alone=alone)
         if parts.spans is not None:
             stack.push_async_callback(asyncio.to_thread, parts.spans.close)
         desk = owner_desk(settings, demo=provider is not None, commands=commands)
         stack.push_async_callback(desk.aclose)
         gateway, background = _assemble(settings, parts, desk)
+        if parts.replica is not None:
+            await stack.enter_async_context(parts.replica.running())
         if parts.store is not None:
-            stack.push_async_callback(_end, asyncio.create_task(_look_after(parts.store.for_maintenance(), settings)))
+            stack.push_async_callback(ended, asyncio.create_task(_look_after(parts.store.for_maintenance(), settings)))
         if parts.answers is not None:
-            stack.push_async_callback(_end, asyncio.create_task(background.watch()))
+            stack.push_async_callback(ended, asyncio.create_task(background.watch()))
             stack.push_async_callback(background.aclose)
         # Whoever connects meanwhile waits, and is not told that a key in the store is wrong.
         await parts.keyring.load()
         await parts.meter.load()
-        stack.push_async_callback(_end, asyncio.create_task(parts.keyring.watch()))
+        stack.push_async_callback(ended, asyncio.create_task(parts.keyring.watch()))
         stack.push_async_callback(parts.meter.aclose)
-        stack.push_async_callback(_end, asyncio.create_task(parts.meter.run()))
+        stack.push_async_callback(ended, asyncio.create_task(parts.meter.run()))
         yield gateway
-
-
-def _begin(
-    settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str, provider: str | None, alone: bool
-) -> Parts:
-    """Begin what has a life of its own; `stack` ends it."""
-    trace = wire_trace(settings, api_key) if settings.log_proto else None
-    if trace is not None:
-        stack.push_async_callback(asyncio.to_thread, trace.close)
-    pool, native = codex_pools(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
-    for each in filter(None, (pool, native)):
-        stack.push_async_callback(_end, asyncio.create_task(each.run()))
-    pdf_helpers = HelperPool(PDF_JOB, PDF_LIMITS)
-    stack.push_async_callback(pdf_helpers.aclose)
-    store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
-    if store is not None:
-        stack.push_async_callback(store.aclose)
-    media, servers, judge = HttpMediaLoader(pdf_helpers, files=store), HttpToolServers(settings.mcp), SchemaJudge()
-    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
-    for closing in (media.aclose, servers.aclose, judge.aclose, rates.aclose):
-        stack.push_async_callback(closing)
-    calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
-    stack.callback(calls.close)
-    warm = WarmThreads(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
-    stack.callback(warm.close)
-    keyring = Keyring(api_key, store)
-    return Parts(
-        pool=pool,
-        backend=CodexBackend(pool, native=native),
-        media=media,
-        servers=servers,
-        judge=judge,
-        calls=calls,
-        warm=warm,
-        rates=rates,
-        trace=trace,
-        spans=spans_for(os.environ),
-        keyring=keyring,
-        meter=Meter(store, keyring.clients),
-        store=store,
-        answers=store if settings.store_ttl_days else None,
-    )
 
 
 def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gateway, BackgroundRuns]:
@@ -377,16 +296,3 @@ def _secret(file: Path) -> bytes:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(file, secrets.token_hex(32))
     return file.read_bytes()
-
-
-def wire_trace(settings: Settings, api_key: str) -> Trace:
-    """Return where all that goes over the wires is written to, without the gateway's own keys."""
-    keys = [key.strip() for key in (*api_key.split(","), settings.metrics_token or "")]
-    redaction = Redaction(keys=keys, limit=settings.trace_body_limit, within_budget=is_within_budget)
-    return Trace(TraceFile(settings.trace_path), redaction)
-
-
-async def _end(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

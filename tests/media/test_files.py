@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.media.no_helpers import NO_HELPERS
-from turnbridge.bootstrap import PDF_JOB, PDF_LIMITS
 from turnbridge.media.loader import HttpMediaLoader, decode_text
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool
+from turnbridge.parts import PDF_JOB, PDF_LIMITS
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.items import FilePart
 

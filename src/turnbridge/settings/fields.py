@@ -13,7 +13,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta, Struct, field, inspect, structs
 
-from turnbridge.settings.checks import check_database_url, check_rate_limit, check_rate_limit_storage
+from turnbridge.settings.checks import SQLITE_SCHEME, check_database_url, check_rate_limit, check_rate_limit_storage
 from turnbridge.settings.former import RECOGNISED, warning_about
 from turnbridge.turn.mcp_hosts import parse_hosts
 
@@ -175,6 +175,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     def trace_path(self) -> Path:
         """Return the file of the wire trace."""
         return self.proto_log_path or self.data_dir / "trace" / "wire.ndjson"
+
+    @property
+    def redis_url(self) -> str | None:
+        """Return the Redis that replicas share, if there is one."""
+        return None if self.rate_limit_storage == "memory" else self.rate_limit_storage
+
+    @property
+    def store_is_shared(self) -> bool:
+        """Tell whether replicas may share the store: a file is one gateway's."""
+        return self.database_url is not None and not self.database_url.startswith(SQLITE_SCHEME)
 
 
 def _pairs(value: object) -> object:

@@ -19,6 +19,8 @@ PAGE = 100
 MARK = "unfinished_copy"
 # It counts changes of keys for the gateways that watch them, and has one row in every store.
 WATCHED = "keys_version"
+# Neither is what lives as long as a gateway runs.
+NOT_COPIED = frozenset({WATCHED, "replicas"})
 
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
 _ADDED = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (\w+)")
@@ -73,7 +75,7 @@ def tables(versions: Sequence[Sequence[str]] = VERSIONS) -> list[Table]:
             table = found[added[1]]
             columns = (*table.columns, added[2])
             found[table.name] = Table(name=table.name, columns=columns, key=table.key, numbered=table.numbered)
-    return [table for table in found.values() if table.name != WATCHED]
+    return [table for table in found.values() if table.name not in NOT_COPIED]
 
 
 async def copy(

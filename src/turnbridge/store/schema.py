@@ -177,7 +177,9 @@ VERSION_5 = (
     "CREATE INDEX usage_by_hour ON usage (hour)",
 )
 
-VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)
+VERSION_6 = ("CREATE TABLE replicas (id TEXT PRIMARY KEY, lease_until DOUBLE PRECISION NOT NULL)",)
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:

@@ -34,6 +34,7 @@ from turnbridge.store.database import (
 from turnbridge.store.files import Files
 from turnbridge.store.keys import ClientKeys
 from turnbridge.store.maintenance import IS_RUNNING, Maintenance
+from turnbridge.store.replicas import Replicas
 from turnbridge.store.schema import open_database
 from turnbridge.store.usage import UsageTable
 from turnbridge.turn.errors import NotFound
@@ -73,8 +74,8 @@ DELETE_ITEM = f"""
 """
 
 
-class SqlStore(Chats, Files, ClientKeys, UsageTable, Maintenance):
-    """The engine's `Store`, `KeyStore` and `UsageStore`, and their maintenance."""
+class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
+    """The engine's `Store`, `KeyStore`, `UsageStore` and `ReplicaStore`, and their maintenance."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         super().__init__(database)

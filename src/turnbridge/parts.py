@@ -1,0 +1,116 @@
+"""The parts of a gateway that have a life of their own: settings → each part, begun; whoever begins them ends them."""
+
+import asyncio
+import contextlib
+import os
+from dataclasses import dataclass
+from functools import partial
+
+from turnbridge.api.shared.body_budget import is_within_budget
+from turnbridge.codex.process.backend import CodexBackend
+from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.setup import codex_pools
+from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
+from turnbridge.engine.ports import Backend, Judge, MediaLoader, ToolServers
+from turnbridge.mcp.servers import HttpToolServers
+from turnbridge.media.loader import HttpMediaLoader
+from turnbridge.media.pdf import read_job
+from turnbridge.offload.helpers import HelperPool, JobLimits
+from turnbridge.offload.schemas import SchemaJudge
+from turnbridge.replicas.replica import Replica, replica_of
+from turnbridge.settings.fields import Settings
+from turnbridge.store.schema import store_url
+from turnbridge.store.sql_store import SqlStore, guarded_store
+from turnbridge.trace.pipe import TracePipe
+from turnbridge.trace.redaction import Redaction
+from turnbridge.trace.trace import Trace, TraceFile
+from turnbridge.web.middleware.keyring import Keyring
+from turnbridge.web.middleware.meter import Meter
+from turnbridge.web.middleware.rate_limit import RequestRates
+from turnbridge.web.middleware.spans import Spans, spans_for
+
+PDF_JOB = f"{read_job.__module__}:{read_job.__name__}"
+# A page takes some ten milliseconds, so the time is far from what honest documents need, and it is the client's wait.
+# pypdf takes some ten times the size of a document, of which 20 MB are the most. Two at once, so that one long document
+# does not block all others; each has a process of its own, since pypdf leaves much memory behind.
+PDF_LIMITS = JobLimits(seconds=20.0, megabytes=1024, processes=2, waiting=32, jobs_of_one=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What has a life of its own."""
+
+    pool: Pool
+    backend: Backend
+    media: MediaLoader
+    servers: ToolServers
+    judge: Judge
+    calls: ParkedTurns
+    warm: WarmThreads
+    rates: RequestRates
+    trace: Trace | None
+    spans: Spans | None
+    keyring: Keyring
+    meter: Meter
+    store: SqlStore | None
+    answers: SqlStore | None
+    """The store, if answers are kept there."""
+    replica: Replica | None
+    """This gateway among others, if it shares a Postgres or a Redis with them."""
+
+
+def begun_parts(
+    settings: Settings, stack: contextlib.AsyncExitStack, *, api_key: str, provider: str | None, alone: bool
+) -> Parts:
+    """Begin what has a life of its own; `stack` ends it."""
+    trace = wire_trace(settings, api_key) if settings.log_proto else None
+    if trace is not None:
+        stack.push_async_callback(asyncio.to_thread, trace.close)
+    pool, native = codex_pools(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
+    for each in filter(None, (pool, native)):
+        stack.push_async_callback(ended, asyncio.create_task(each.run()))
+    pdf_helpers = HelperPool(PDF_JOB, PDF_LIMITS)
+    stack.push_async_callback(pdf_helpers.aclose)
+    store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
+    if store is not None:
+        stack.push_async_callback(store.aclose)
+    media, servers, judge = HttpMediaLoader(pdf_helpers, files=store), HttpToolServers(settings.mcp), SchemaJudge()
+    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
+    for closing in (media.aclose, servers.aclose, judge.aclose, rates.aclose):
+        stack.push_async_callback(closing)
+    calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
+    stack.callback(calls.close)
+    warm = WarmThreads(most=settings.warm_threads_max, ttl_s=settings.warm_threads_ttl_s)
+    stack.callback(warm.close)
+    keyring = Keyring(api_key, store)
+    return Parts(
+        pool=pool,
+        backend=CodexBackend(pool, native=native),
+        media=media,
+        servers=servers,
+        judge=judge,
+        calls=calls,
+        warm=warm,
+        rates=rates,
+        trace=trace,
+        spans=spans_for(os.environ),
+        keyring=keyring,
+        meter=Meter(store, keyring.clients),
+        store=store,
+        answers=store if settings.store_ttl_days else None,
+        replica=replica_of(store if settings.store_is_shared else None, settings.redis_url),
+    )
+
+
+def wire_trace(settings: Settings, api_key: str) -> Trace:
+    """Return where all that goes over the wires is written to, without the gateway's own keys."""
+    keys = [key.strip() for key in (*api_key.split(","), settings.metrics_token or "")]
+    redaction = Redaction(keys=keys, limit=settings.trace_body_limit, within_budget=is_within_budget)
+    return Trace(TraceFile(settings.trace_path), redaction)
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    """Cancel a task and wait for its end."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,70 @@
+"""A real Redis of a test's own, on loopback: it keeps nothing on disk, and can be killed, paused and started again."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+import redis.asyncio
+
+PROGRAMS = ("redis-server", "valkey-server")
+
+
+class RedisServer:
+    """A Redis or Valkey; without its program, the test is skipped."""
+
+    def __init__(self, folder: Path) -> None:
+        program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+        if program is None:
+            pytest.skip("there is no redis-server")
+        self._program = program
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port: int = free.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+
+    async def start(self) -> None:
+        """Start the server, empty."""
+        options = ["--bind", "127.0.0.1", "--port", str(self._port), "--save", "", "--dir", str(self._folder)]
+        self._process = await asyncio.create_subprocess_exec(self._program, *options, stdout=asyncio.subprocess.PIPE)
+        await cast("asyncio.StreamReader", self._process.stdout).readuntil(b"Ready to accept connections")
+
+    async def kill(self) -> None:
+        """Kill the server, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            await self._process.communicate()
+            self._process = None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the server answer nobody until the context ends."""
+        pid = cast("asyncio.subprocess.Process", self._process).pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the server until the context ends."""
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.kill()
+
+    async def keys(self) -> list[bytes]:
+        """Return the name of everything in it."""
+        async with redis.asyncio.Redis.from_url(self.url) as client:
+            found: list[bytes] = await client.keys()
+            return found
