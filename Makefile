@@ -24,7 +24,7 @@ WHEELS = --only-binary :all:
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check fix lock upgrade clean node codex-old
+.PHONY: help install run test check fix lock upgrade clean node codex-old claude-code
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -96,19 +96,32 @@ endef
 CODEX_OLD_LOCK := tests/codex_versions/0.92.0
 CODEX_OLD := .venv/codex-versions/0.92.0
 
+# Not among the packages of `node`, since it takes 235 MB; its tests are skipped without it.
+CLAUDE_CODE_LOCK := tests/claude_code/2.1.197
+CLAUDE_CODE := .venv/claude-code
+
 ifneq ($(NODE),)
 node: tests/node/node_modules/.package-lock.json
 codex-old: $(CODEX_OLD)/node_modules/.package-lock.json
+claude-code: $(CLAUDE_CODE)/node_modules/.package-lock.json
 else
-node codex-old:
+node codex-old claude-code:
 	@echo "SKIPPED: npm ci, since there is no node and npm; the tests that need them are skipped too"
 endif
 
 $(CODEX_OLD)/node_modules/.package-lock.json: $(CODEX_OLD_LOCK)/package-lock.json | .venv/.made
+	$(call install_from_npm,$(CODEX_OLD))
+
+$(CLAUDE_CODE)/node_modules/.package-lock.json: $(CLAUDE_CODE_LOCK)/package-lock.json | .venv/.made
+	$(call install_from_npm,$(CLAUDE_CODE))
+
+# Installs what the lock file names that the target needs, in a folder.
+define install_from_npm
 	@echo "Installing $<"
-	@mkdir -p $(CODEX_OLD) && cp $(CODEX_OLD_LOCK)/package.json $(CODEX_OLD_LOCK)/package-lock.json $(CODEX_OLD)
-	@cd $(CODEX_OLD) && npm ci --loglevel=error --no-audit --no-fund >/dev/null
+	@mkdir -p $(1) && cp $(<D)/package.json $(<D)/package-lock.json $(1)
+	@cd $(1) && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
+endef
 
 tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@echo "Installing tests/node/package-lock.json"

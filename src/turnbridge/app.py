@@ -13,10 +13,9 @@ from turnbridge.api.generation import IGNORED_HEADER, MODEL_HEADER
 from turnbridge.api.openapi.document import PATH as OPENAPI
 from turnbridge.api.openapi.document import OpenApi
 from turnbridge.api.shared.output_mode import MODE_HEADER
-from turnbridge.api.shared.sse import USAGE_HEADER
 from turnbridge.api.unserved import Unserved
 from turnbridge.engine.ports import PlanWindow
-from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER
+from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers

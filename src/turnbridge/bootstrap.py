@@ -168,7 +168,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
         bodies=bodies,
         page=page,
     )
-    ollama = _ollama_app(settings, generation, apis, parts, admission, metrics)
+    ollama = _ollama_app(settings, generation, apis, parts, admission, metrics, page)
     return _gateway(_traced(app, parts.trace), ollama, parts, admission, watch, page), background
 
 
@@ -210,7 +210,13 @@ def _clients(settings: Settings, keyring: Keyring) -> int:
 
 
 def _ollama_app(
-    settings: Settings, generation: Generation, apis: list[Api], parts: Parts, admission: Admission, metrics: Metrics
+    settings: Settings,
+    generation: Generation,
+    apis: list[Api],
+    parts: Parts,
+    admission: Admission,
+    metrics: Metrics,
+    page: Page | None,
 ) -> ASGIApp | None:
     """Return the application of the listener for Ollama's clients, if there is one."""
     if settings.ollama is None:
@@ -227,6 +233,7 @@ def _ollama_app(
         rates=parts.rates,
         meter=parts.meter,
         bodies=generation.bodies,
+        on_end=None if page is None else page.side().on_end,
     )
     return _traced(app, parts.trace)
 

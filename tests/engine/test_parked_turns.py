@@ -16,6 +16,7 @@ from turnbridge.turn.items import (
     FunctionCallOutput,
     ImagePart,
     Item,
+    JsonObject,
     Message,
     ModelVisible,
     Part,
@@ -71,6 +72,20 @@ def restored(calls: ParkedTurns, items: tuple[Item, ...]) -> tuple[Item, ...]:
 
 def continued(*items: Item) -> TurnRequest:
     return changed(ASKED, items=(*ASKED.items, *items))
+
+
+async def test_a_default_that_the_client_adds_to_a_call_does_not_count() -> None:
+    declared: JsonObject = {"properties": {"n": {"type": "integer"}, "all": {"type": "boolean", "default": False}}}
+    tools = (replace(TOOL, parameters=declared),)
+    for arguments, resumes in (('{"all": false, "n": 1}', True), ('{"all": true, "n": 1}', False), ("[1]", False)):
+        calls, waiting = ParkedTurns(ttl_s=60), thread()
+        calls.park(History(changed(ASKED, tools=tools)), waiting, LEG)
+        told = (ANSWERED, call("a", arguments), call("b"))
+        claim = calls.claim(History(changed(continued(*told, *OUTPUTS), tools=tools)))
+        assert (claim is not None) is resumes, arguments
+        kept = calls.restored(changed(ASKED, items=told, tools=tools))
+        assert (kept == LEG.items) is resumes, arguments
+        calls.close()
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,9 @@ class Numbering:
     def keepalive(self) -> bytes:
         return b"keepalive"
 
+    def note(self, name: str, value: str) -> bytes:
+        return f"{name}={value}".encode()
+
     def whole(self) -> JsonObject:
         return {}
 

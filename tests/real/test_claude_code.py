@@ -1,7 +1,7 @@
 """Claude Code itself, in print mode, through the whole gateway and the real Codex.
 
-It takes 235 MB, so it is not among the packages of `make node`. Where it is installed (`npm install -g
-@anthropic-ai/claude-code`), or `TURNBRIDGE_TEST_CLAUDE` names its binary, these tests run.
+It takes 235 MB, so `make claude-code` installs it and `make node` does not. Where that was not run, another one on the
+path is used; `TURNBRIDGE_TEST_CLAUDE` names any.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 # Longer than any of these takes on a busy machine.
 PATIENCE_S = 90
+INSTALLED = Path(__file__).parents[2] / ".venv" / "claude-code" / "node_modules" / ".bin" / "claude"
 # Longer than a piece takes from the model to Claude Code.
 READING_S = 1.0
 MODEL = "claude-gpt-5.5"
@@ -32,9 +33,9 @@ MODEL = "claude-gpt-5.5"
 @pytest.fixture
 def claude() -> str:
     """Return the path of Claude Code."""
-    found = os.environ.get("TURNBRIDGE_TEST_CLAUDE") or shutil.which("claude")
+    found = os.environ.get("TURNBRIDGE_TEST_CLAUDE") or shutil.which(INSTALLED) or shutil.which("claude")
     if found is None:
-        pytest.skip("Claude Code is not installed: `npm install -g @anthropic-ai/claude-code`.")
+        pytest.skip("Claude Code is not installed: run `make claude-code`, which needs node and npm (235 MB).")
     return found
 
 
@@ -85,9 +86,14 @@ def bash(command: str, call_id: str) -> Any:
 
 
 @pytest.mark.promise("anthropic.claude-code", "anthropic.threads")
-async def test_two_rounds_of_tools_and_another_question_stay_on_one_thread(
+async def test_bash_read_edit_and_another_question_stay_on_one_thread(
     claude: str, warm: Bridge, tmp_path: Path
 ) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    note = home / "note.txt"
+    note.write_text("first line\nthe sky is grey\n")
+    change: JsonObject = {"file_path": str(note), "old_string": "grey", "new_string": "blue"}
     warm.script(
         answer(
             reasoning(["I run it."], encrypted="E1"),
@@ -95,22 +101,30 @@ async def test_two_rounds_of_tools_and_another_question_stay_on_one_thread(
             bash("echo one", "call_a"),
             bash("echo two", "call_b"),
         ),
-        answer(reasoning(["Once more."], encrypted="E2"), bash("echo three", "call_c")),
-        answer(message("One, two, three.")),
+        answer(
+            reasoning(["I read it."], encrypted="E2"),
+            function_call("Read", {"file_path": str(note)}, call_id="call_c"),
+        ),
+        answer(function_call("Edit", change, call_id="call_d")),
+        answer(message("It is blue.")),
         answer(message("That was it.")),
     )
-    first = await asked(claude, warm, tmp_path / "home", "Run it.", "--allowedTools", "Bash")
-    assert (first["result"], first["is_error"], first["num_turns"]) == ("One, two, three.", False, 4)
-    second = await asked(claude, warm, tmp_path / "home", "-c", "And?", "--allowedTools", "Bash")
+    allowed = ("--allowedTools", "Bash,Read,Edit")
+    first = await asked(claude, warm, home, "Mend it.", *allowed)
+    assert (first["result"], first["is_error"], first["num_turns"]) == ("It is blue.", False, 5)
+    assert note.read_text() == "first line\nthe sky is blue\n"
+    second = await asked(claude, warm, home, "-c", "And?", *allowed)
     assert (second["result"], second["is_error"]) == ("That was it.", False)
     # A turn that was replayed would have a thread of its own.
     assert len({request.body["prompt_cache_key"] for request in warm.model.requests}) == 1
     seen: Any = bare(warm.model.requests[-1].body["input"])
     told = [item for item in seen if item["type"] != "message" or item["role"] == "assistant"]
     texts = [str(item.get("output") or item.get("encrypted_content") or item.get("call_id")) for item in told]
-    assert [text for text in texts if text != "None"] == [
-        *("E1", "call_a", "call_b", "one", "two", "E2", "call_c", "three"),
-    ]
+    *texts, read, called, edited = [text for text in texts if text != "None"]
+    assert texts == [*("E1", "call_a", "call_b", "one", "two", "E2", "call_c")]
+    assert "the sky is grey" in read
+    assert called == "call_d"
+    assert str(note) in edited
 
 
 @pytest.mark.promise("anthropic.claude-code", "anthropic.usage")

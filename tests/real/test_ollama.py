@@ -387,7 +387,8 @@ async def test_a_client_finds_what_it_looks_for(running: OllamaBridge) -> None:
         ("DELETE", "/api/delete", "The models are Codex's"),
         ("HEAD", "/api/blobs/sha256:0", ""),
         ("POST", "/v1/api/chat", "leave it out of the client's URL"),
-        ("GET", "/api/no-such", "There is no such route."),
+        ("GET", "/api/no-such", "There is no such route. Served are /api/chat, /api/generate, /api/ps, /api/pull,"),
+        ("POST", "/ollama/api/chat", "Did you mean /api/chat?"),
     ],
 )
 async def test_what_is_not_served_says_so(running: OllamaBridge, method: str, path: str, told: str) -> None:

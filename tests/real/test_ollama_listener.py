@@ -126,7 +126,7 @@ async def test_the_other_apis_are_there_too_under_the_same_client(ollama_bridge:
     assert (await bridge.http.get(found)).status_code == 404
 
 
-@pytest.mark.promise("ollama.listener.client")
+@pytest.mark.promise("ollama.listener.client", "page.live")
 async def test_its_limits_are_its_own(tmp_path: Path) -> None:
     async with running_ollama(tmp_path, PROXY_RATE_LIMIT="2/hour") as running:
         running.bridge.script(*[answer(message("hello"))] * 3)
@@ -134,6 +134,9 @@ async def test_its_limits_are_its_own(tmp_path: Path) -> None:
             statuses = [(await running.http.post("/api/chat", json=ASK)).status_code for _ in range(3)]
             key = await running.bridge.http.post("/v1/chat/completions", json=ASK)
             lines = await logged_requests(logs, 4)
+        async with running.bridge.http.stream("GET", "/turnbridge/api/live") as events:
+            live = await anext(events.aiter_text())
+    assert live.count('"client":"ollama"') == live.count('"route":"POST /api/chat"') == 3
     assert (statuses, key.status_code) == ([200, 200, 429], 200)
     assert [line["client"] for line in lines[:3]] == ["ollama"] * 3
     assert lines[3]["client"].startswith("key-")

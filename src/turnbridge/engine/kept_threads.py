@@ -18,6 +18,7 @@ from turnbridge.turn.items import (
     FunctionCall,
     FunctionCallOutput,
     Item,
+    JsonObject,
     Message,
     RawItem,
     Reasoning,
@@ -26,7 +27,7 @@ from turnbridge.turn.items import (
     replace,
     size,
 )
-from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.request import Tool, TurnRequest, tool_key
 
 V = TypeVar("V")
 
@@ -57,14 +58,14 @@ class Leg:
     served: frozenset[str] = frozenset()
     """The ids of the calls that MCP servers have answered: clients repeat both, the call and its output."""
 
-    def is_repeated_by(self, run: Sequence[Item]) -> bool:
+    def is_repeated_by(self, run: Sequence[Item], tools: Sequence[Tool]) -> bool:
         """Tell whether a client's items repeat this leg; reasoning, searches and commentary may be missing."""
         told = self.served.union(self.shown)
         calls = [item for item in self.items if isinstance(item, FunctionCall) and item.call_id in told]
         repeated = [item for item in run if isinstance(item, FunctionCall)]
         return (
             len(calls) == len(repeated)
-            and all(map(_is_same_call, calls, repeated))
+            and all(_is_same_call(*pair, tools) for pair in zip(calls, repeated, strict=True))
             and all(map(self._may_include, run))
             and _text_of(run) in (_text_of(self.items), _text_of(self.items, narrated=False))
         )
@@ -223,7 +224,7 @@ class ParkedTurns(KeptThreads[CallKey, Parked]):
             fits = (
                 thread.alive
                 and {output.call_id for output in given} == set(leg.shown)
-                and leg.is_repeated_by(items[count : len(items) - len(given)])
+                and leg.is_repeated_by(items[count : len(items) - len(given)], history.request.spec.tools)
                 and history.digest(count) == digest
             )
             if fits and all(map(_is_carried_unchanged, given)):
@@ -254,7 +255,7 @@ class ParkedTurns(KeptThreads[CallKey, Parked]):
             run = items[position:end]
             legs = (self._legs.get((client, item.call_id)) for item in run if isinstance(item, FunctionCall))
             leg = next((leg for leg in legs if leg is not None), None)
-            if leg is None or not leg.is_repeated_by(run) or leg.moved_reasoning(run, reasoning):
+            if leg is None or not leg.is_repeated_by(run, request.spec.tools) or leg.moved_reasoning(run, reasoning):
                 end = max(end, position + 1)
                 result += items[position:end]
             else:
@@ -281,13 +282,25 @@ def _text_of(items: Sequence[Item], *, narrated: bool = True) -> str:
     return joined(message.text for message in messages if narrated or message.phase != NARRATION)
 
 
-def _is_same_call(ours: FunctionCall, theirs: FunctionCall) -> bool:
+def _is_same_call(ours: FunctionCall, theirs: FunctionCall, tools: Sequence[Tool]) -> bool:
     if (ours.call_id, ours.name) != (theirs.call_id, theirs.name):
         return False
     # A chat client has no field for the namespace.
     if theirs.namespace not in (None, ours.namespace):
         return False
-    return ours.arguments == theirs.arguments or normalized_json(ours.arguments) == normalized_json(theirs.arguments)
+    if ours.arguments == theirs.arguments:
+        return True
+    defaults = _defaults(ours, tools)
+    return normalized_json(ours.arguments, defaults) == normalized_json(theirs.arguments, defaults)
+
+
+def _defaults(call: FunctionCall, tools: Sequence[Tool]) -> JsonObject:
+    """Return the arguments that a tool declares a default for: Claude Code adds `replace_all` to each edit."""
+    tool = next((tool for tool in tools if tool.key == tool_key(call.name, call.namespace)), None)
+    declared = None if tool is None else tool.parameters.get("properties")
+    if not isinstance(declared, dict):
+        return {}
+    return {name: each["default"] for name, each in declared.items() if isinstance(each, dict) and "default" in each}
 
 
 def _variants(reasoning: Reasoning) -> frozenset[Item]:

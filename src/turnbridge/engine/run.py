@@ -69,6 +69,10 @@ class Encoder(Protocol):
         """Return a frame without news."""
         ...
 
+    def note(self, name: str, value: str) -> bytes:
+        """Return what is told beside the answer, as a header would; nothing if the format has no room for it."""
+        ...
+
     def whole(self) -> JsonObject:
         """Return the answer in one piece."""
         ...

@@ -194,12 +194,16 @@ def visible(value: object) -> object:
     return value
 
 
-def normalized_json(text: str) -> str:
-    """Return JSON without spaces and with sorted keys; text that is not JSON, or very large, as it is."""
+def normalized_json(text: str, defaults: JsonObject | None = None) -> str:
+    """Return JSON without spaces and with sorted keys; text that is not JSON, or very large, as it is.
+
+    Members of an object that are missing have their `defaults`.
+    """
     if len(text) > LONGEST_NORMALIZED or sum(map(text.count, ",[{")) > MOST_NORMALIZED:
         return text
     try:
-        return canonical_json(json.decode(text)).decode()
+        value = json.decode(text)
+        return canonical_json({**defaults, **value} if defaults and isinstance(value, dict) else value).decode()
     except (ValueError, RecursionError):
         return text
 

@@ -13,7 +13,6 @@ from typing import Self
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from turnbridge.api.shared import sse
 from turnbridge.engine.run import Run
 from turnbridge.web.http import encoded, wants_no_keepalive
 from turnbridge.web.middleware.observability import context_of
@@ -24,6 +23,8 @@ QUEUED_HEADER = "x-turnbridge-queued-ms"
 THREAD_HEADER = "x-turnbridge-thread"
 # Whether the model saw just what the client sent: `exact`, or in short what it did not, or saw besides.
 FIDELITY_HEADER = "x-turnbridge-fidelity"
+# Whether the tokens are the provider's count: `exact` or `estimated`.
+USAGE_HEADER = "x-turnbridge-usage"
 
 # JSON may begin with blanks, after which there is no status to fail with. Most answers are there before the third
 # interval, with a status and all headers.
@@ -108,7 +109,7 @@ class Answer:
                     await self._finish()
                 body = msgspec.json.encode(encoder.whole())
                 usage = "estimated" if encoder.usage.estimated else "exact"
-                head = {"content-type": "application/json", "content-length": str(len(body)), sse.USAGE_HEADER: usage}
+                head = {"content-type": "application/json", "content-length": str(len(body)), USAGE_HEADER: usage}
                 await outlet.start({**head, **self._headers, **self._how_served()})
                 await outlet.end(body)
 
@@ -140,7 +141,7 @@ class Answer:
                 if self._finish is not None:
                     await self._finish()
                 if encoder.usage.estimated:
-                    last += self._comment(f"{sse.USAGE_HEADER}: estimated")
+                    last += encoder.note(USAGE_HEADER, "estimated")
                 await outlet.end(last + self._untold() + encoder.closing())
 
     async def _admitted(self, source: AsyncGenerator[bytes, None]) -> None:
@@ -175,15 +176,11 @@ class Answer:
         return {THREAD_HEADER: ", ".join(each.thread for each in served), FIDELITY_HEADER: ", ".join(fidelity)}
 
     def _untold(self) -> bytes:
-        """Return what the headers did not know of how the turns are served, as comments."""
+        """Return what the headers did not know of how the turns are served."""
         known, how = self._told, self._how_served()
         self._told = how
-        untold = [self._comment(f"{name}: {value}") for name, value in how.items() if known.get(name) != value]
-        return b"".join(untold)
-
-    def _comment(self, text: str) -> bytes:
-        """Return what is told beside the answer, if the format of the stream has room for it."""
-        return sse.comment(text) if self._run.encoder.content_type == sse.CONTENT_TYPE else b""
+        note = self._run.encoder.note
+        return b"".join([note(name, value) for name, value in how.items() if known.get(name) != value])
 
     async def _say(self, outlet: "_Outlet", frames: bytes) -> bytes:
         """Send frames; the last ones of an answer are returned instead, to leave with its end in one write."""
@@ -197,10 +194,17 @@ class Followed:
     """An ASGI response that follows frames which are made elsewhere, whether or not its client disconnects."""
 
     def __init__(
-        self, frames: AsyncGenerator[bytes, None], *, headers: Mapping[str, str], keepalive_s: float | None
+        self,
+        frames: AsyncGenerator[bytes, None],
+        *,
+        headers: Mapping[str, str],
+        keepalive: bytes,
+        keepalive_s: float | None,
     ) -> None:
+        """`headers` name the type of the frames; `keepalive` is a frame without news."""
         self._frames = frames
-        self._headers = {"content-type": sse.CONTENT_TYPE, **STREAM_HEADERS, **headers}
+        self._headers = {**STREAM_HEADERS, **headers}
+        self._keepalive = keepalive
         self._keepalive_s = keepalive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,7 +216,7 @@ class Followed:
     async def _send(self, outlet: "_Outlet", interval: float | None) -> None:
         await outlet.start(self._headers)
         # A frame that comes in several pieces has no keepalive inside: the next piece is always there.
-        keep_alive = partial(outlet.keep_alive, interval or 0.0, lambda: sse.comment("keepalive"))
+        keep_alive = partial(outlet.keep_alive, interval or 0.0, lambda: self._keepalive)
         with Delayed(interval, keep_alive):
             async with aclosing(self._frames) as frames:
                 async for piece in frames:

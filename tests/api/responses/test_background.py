@@ -29,6 +29,7 @@ from turnbridge.api.responses.background import (
 from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.state import Past
+from turnbridge.api.shared import sse
 from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine.frame_log import FrameLog
 from turnbridge.engine.kept_threads import ParkedTurns
@@ -500,7 +501,8 @@ def streamed(
     query: bytes = b"",
 ) -> Exchange:
     """Return a request that is answered with frames."""
-    answer = Followed(source, headers={"x-turnbridge-model": "gpt-5.5"}, keepalive_s=keepalive_s)
+    named = {"x-turnbridge-model": "gpt-5.5", "content-type": sse.CONTENT_TYPE}
+    answer = Followed(source, headers=named, keepalive=sse.comment("keepalive"), keepalive_s=keepalive_s)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         context = RequestContext(request_id="r", method="GET", route="/", clock=lambda: 0.0, started_at=0.0)

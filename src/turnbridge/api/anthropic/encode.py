@@ -54,6 +54,7 @@ class MessageEncoder:
     """Turns one turn's events into the message that a client reads, streamed or whole."""
 
     content_type = sse.CONTENT_TYPE
+    note = staticmethod(sse.note)
 
     def __init__(
         self,

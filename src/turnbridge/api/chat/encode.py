@@ -41,6 +41,7 @@ class ChatEncoder:
     """Turns the events of one or several turns into the completion that a client reads, streamed or whole."""
 
     content_type = sse.CONTENT_TYPE
+    note = staticmethod(sse.note)
 
     def __init__(self, request: DecodedChat, *, completion_id: str, created: int) -> None:
         self._head: JsonObject = {

@@ -106,6 +106,11 @@ class OllamaEncoder:
         """Return a line without news: this format has no comments."""
         return line(self._piece(""))
 
+    def note(self, name: str, value: str) -> bytes:
+        """Return nothing: this format has no comments."""
+        del name, value
+        return b""
+
     def _lines(self, event: ev.TurnEvent) -> list[Line]:
         match event:
             case ev.TextDelta():

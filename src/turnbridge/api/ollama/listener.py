@@ -5,7 +5,6 @@ it runs here: one of a foreign origin is refused, and so is one that comes under
 rebinding). Whoever comes from another machine, or through a proxy that says so, needs a key of the gateway's.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -21,7 +20,7 @@ from turnbridge.web.http import Dialect, RouteOf, header_value, is_loopback, nam
 from turnbridge.web.middleware.auth import HOST_ECHO_LIMIT, Keys
 from turnbridge.web.middleware.cors import Origins
 from turnbridge.web.middleware.idempotency import AnswerOnce, Answers
-from turnbridge.web.middleware.ingress import AnswerErrors, Observe, RouteTable
+from turnbridge.web.middleware.ingress import Headers, Observe, PageSide, RequestEnded, guarded
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import LimitTokens, Meter
 from turnbridge.web.middleware.observability import OTHER, Metrics, context_of
@@ -59,7 +58,7 @@ class Visitors:
         self._keys = Keys(keyring)
         self._origins = origins
 
-    def check(self, scope: Scope) -> list[tuple[bytes, bytes]] | None:
+    def check(self, scope: Scope) -> Headers | None:
         """Note the client of a request; return the headers of a preflight, if it is one. Raises what refuses it."""
         context = context_of(scope)
         preflight = self._origins.check(scope)
@@ -98,27 +97,16 @@ def build_listener(
     rates: RequestRates,
     meter: Meter,
     bodies: Bodies,
+    on_end: RequestEnded | None,
 ) -> ASGIApp:
     """Return the whole HTTP side of the listener; `others` are served under `/v1` as on the main port.
 
-    `leaving` tells whether the gateway is about to stop.
+    `leaving` tells whether the gateway is about to stop; `on_end` is told of each request that has ended.
     """
     routes, dialects = _routes(api, others, rates, meter, bodies)
-    router = Router(routes, redirect_slashes=False)
-    table = RouteTable(routes)
     # Any origin is a choice for a server that asks for a key.
     origins = Origins((origin for origin in allowed_origins if origin != ANY_ORIGIN), exposed_headers)
-    visitors = Visitors(keyring, origins)
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        preflight = visitors.check(scope)
-        if preflight is not None:
-            await send({"type": "http.response.start", "status": 204, "headers": preflight})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await table.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
-
-    app = AnswerErrors(serve, routes=table)
+    app, table = guarded(Router(routes), Visitors(keyring, origins).check, prefixes=("/api/", "/v1/"))
     return Observe(
         app,
         routes=table,
@@ -127,7 +115,7 @@ def build_listener(
         dialects=dialects,
         leaving=leaving,
         spans=spans,
-        clock=time.perf_counter,
+        page=PageSide(on_end=on_end),
     )
 
 

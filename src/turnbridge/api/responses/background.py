@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from turnbridge.api.generation import State
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.state import Past, grown, named, record_of
+from turnbridge.api.shared import sse
 from turnbridge.api.shared.errors import error_event
 from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine.frame_log import FrameLog, frame_count, pack
@@ -175,7 +176,9 @@ class BackgroundRuns:
 
     def stream(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> ASGIApp:
         """Return an answer that streams frames as they come."""
-        return Followed(frames, headers=headers, keepalive_s=self._keepalive_s)
+        kind = {"content-type": sse.CONTENT_TYPE}
+        keepalive = sse.comment("keepalive")
+        return Followed(frames, headers={**kind, **headers}, keepalive=keepalive, keepalive_s=self._keepalive_s)
 
     def find(self, owner: str, response_id: str) -> BackgroundRun | None:
         """Return a response that is being made here."""

@@ -52,6 +52,7 @@ class ResponseEncoder:
     """
 
     content_type = sse.CONTENT_TYPE
+    note = staticmethod(sse.note)
 
     def __init__(
         self,

@@ -28,7 +28,6 @@ from turnbridge.api.responses.socket_events import request_body
 from turnbridge.api.responses.state import FindRemembered, Past, keep, recall, remember_nothing
 from turnbridge.api.responses.websocket import SocketRequest, socket_request_of
 from turnbridge.api.shared.pagination import deleted, page, page_query, query_number, unknown_after
-from turnbridge.api.shared.sse import USAGE_HEADER
 from turnbridge.api.shared.validation import invalid
 from turnbridge.engine.frame_log import PackedStreams
 from turnbridge.engine.models import DEFAULT_MODEL
@@ -45,7 +44,7 @@ from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.events import TurnCompleted, Usage
 from turnbridge.turn.items import Json, JsonObject, replace
 from turnbridge.turn.request import TurnRequest
-from turnbridge.web.answer import FIDELITY_HEADER
+from turnbridge.web.answer import FIDELITY_HEADER, USAGE_HEADER
 from turnbridge.web.bodies import beside
 from turnbridge.web.http import OPENAI, RouteOf, json_response, new_id
 from turnbridge.web.middleware.auth import caller, client_of

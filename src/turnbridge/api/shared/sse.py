@@ -9,8 +9,6 @@ from turnbridge.turn.events import TextDelta, TurnEvent
 from turnbridge.turn.items import JsonObject
 
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
-# Said inside a stream, whose headers are gone, in the words of the header that whole answers carry.
-USAGE_HEADER = "x-turnbridge-usage"
 # What stands in a template where a delta's own values go; ids are made of letters and digits.
 TEXT_HOLE = "the text goes here"
 NUMBER_HOLE = -1
@@ -101,3 +99,8 @@ class NumberedTextTemplate:
 def comment(text: str) -> bytes:
     """Return a line that parsers skip and people can read."""
     return b": " + text.encode() + b"\n\n"
+
+
+def note(name: str, value: str) -> bytes:
+    """Return what a header would say whose time is over."""
+    return comment(f"{name}: {value}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from typing import TypeAlias
 
 import msgspec
 import structlog
@@ -70,6 +71,10 @@ MOST_MISPLACED = 4
 # Enough to recognise a client by.
 AGENT_LIMIT = 120
 
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+RequestEnded: TypeAlias = Callable[[RequestContext, Outcome, float], None]
+"""Is told of a request that has ended, how and when."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSide:
@@ -79,8 +84,8 @@ class PageSide:
     """Paths that ask for no key."""
     visitor: Callable[[Scope], Client] | None = None
     """Returns whose session a request of the page belongs to; raises `InvalidApiKey` or `Forbidden`."""
-    on_end: Callable[[RequestContext, Outcome, float], None] | None = None
-    """Is told of each request to an API that has ended, how and when."""
+    on_end: RequestEnded | None = None
+    """Is told of each request to an API."""
 
 
 NO_PAGE = PageSide()
@@ -106,9 +111,6 @@ def wrap(
     `dialects` has those of the routes, by their templates, that are not OpenAI's.
     A bare router, because a Starlette application would answer errors itself before these layers see them.
     """
-    # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
-    router.redirect_slashes = False
-    routes = RouteTable(router.routes)
     keys = Keys(keyring)
     scrape = Keys(Keyring(metrics_token), setting="PROXY_METRICS_TOKEN").check if metrics_token else keys.check_operator
     authentication = Authentication(
@@ -120,17 +122,38 @@ def wrap(
     )
     origins = Origins(allowed_origins, exposed_headers)
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+    def check(scope: Scope) -> Headers | None:
         preflight = origins.check(scope)
+        if preflight is None:
+            context_of(scope).client = authentication.client(scope)
+        return preflight
+
+    app, routes = guarded(router, check)
+    observed = partial(Observe, app, routes=routes, metrics=metrics, keyring=keyring, leaving=leaving, clock=clock)
+    return observed(dialects=dialects or {}, spans=spans, page=page)
+
+
+def guarded(
+    router: Router, check: Callable[[Scope], Headers | None], *, prefixes: tuple[str, ...] = (f"{VERSION}/",)
+) -> tuple[ASGIApp, "RouteTable"]:
+    """Return `router` behind a check and inside the layer that answers errors, and its routes.
+
+    `check` notes the client of a request or raises what refuses it, and returns the headers of a preflight if it is
+    one. `prefixes` are those of the routes that a 404 names.
+    """
+    # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
+    router.redirect_slashes = False
+    routes = RouteTable(router.routes, prefixes)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        preflight = check(scope)
         if preflight is not None:
             await send({"type": "http.response.start", "status": 204, "headers": preflight})
             await send({"type": "http.response.body", "body": b""})
             return
-        context_of(scope).client = authentication.client(scope)
         await routes.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
 
-    observed = partial(Observe, routes=routes, metrics=metrics, keyring=keyring, leaving=leaving, clock=clock)
-    return observed(AnswerErrors(serve, routes=routes), dialects=dialects or {}, spans=spans, on_end=page.on_end)
+    return AnswerErrors(serve, routes=routes), routes
 
 
 def _path_of(scope: Scope) -> str:
@@ -147,7 +170,8 @@ def _path_of(scope: Scope) -> str:
 class RouteTable:
     """The router's templates, the only names under which requests are logged and counted; and a way around it."""
 
-    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+    def __init__(self, routes: Iterable[BaseRoute], prefixes: tuple[str, ...]) -> None:
+        self._prefixes = prefixes
         self._methods: dict[str, set[str]] = {}
         self._patterns: list[tuple[re.Pattern[str], str]] = []
         self.fixed: dict[tuple[str, str], ASGIApp] = {}
@@ -166,10 +190,10 @@ class RouteTable:
             return path
         return next((template for pattern, template in self._patterns if pattern.match(path)), OTHER)
 
-    @property
-    def served(self) -> list[str]:
-        """Return the routes without parameters that an API serves."""
-        return sorted({path for _, path in self.fixed if path.startswith(f"{VERSION}/")})
+    def served(self, path: str) -> list[str]:
+        """Return the routes without parameters of the API that `path` looks for."""
+        prefix = next((each for each in self._prefixes if path.startswith(each)), self._prefixes[0])
+        return sorted({path for _, path in self.fixed if path.startswith(prefix)})
 
     def meant_by(self, path: str) -> str | None:
         """Return the path of a served route that a wrong base URL has put something before, such as a second `/v1`."""
@@ -180,7 +204,7 @@ class RouteTable:
                 return None
             rest = f"/{rest}"
             if rest not in EXACT_PATHS and self.methods_of(self.template_of(rest)):
-                return rest if rest.startswith(f"{VERSION}/") else f"{VERSION}{rest}"
+                return rest if rest.startswith(self._prefixes) else f"{VERSION}{rest}"
         return None
 
     def methods_of(self, template: str) -> list[str]:
@@ -201,8 +225,8 @@ class Observe:
         dialects: Mapping[str, Dialect],
         leaving: Callable[[], bool],
         spans: Spans | None,
-        clock: Callable[[], float],
-        on_end: Callable[[RequestContext, Outcome, float], None] | None = None,
+        page: PageSide,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._app = app
         self._routes = routes
@@ -210,7 +234,8 @@ class Observe:
         self._secrets = keyring.secrets
         self._dialects = dialects
         self._leaving = leaving
-        self._on_end = on_end
+        self._on_end = page.on_end
+        self._has_page = bool(page.open_paths)
         self._spans = spans
         self._clock = clock
         self._log = structlog.get_logger()
@@ -270,7 +295,7 @@ class Observe:
             dialect=self._dialects.get(route, OPENAI),
             agent=(header_value(scope, b"user-agent") or b"")[:AGENT_LIMIT].decode("latin-1"),
             from_page=header_value(scope, PAGE_TOKEN) is not None,
-            own=self._on_end is not None and (route == "/" or route.startswith(PAGE_PREFIX)),
+            own=self._has_page and (route == "/" or route.startswith(PAGE_PREFIX)),
             peer=peer[0],
             clock=self._clock,
             started_at=self._clock(),
@@ -329,10 +354,12 @@ class AnswerErrors:
             return MethodNotAllowed(f"{context.method} is not allowed on {context.route}. Allowed: {allow}.")
         path: str = scope["path"]
         meant = self._routes.meant_by(path)
-        if meant is not None:
+        if meant is None:
+            advice = f"There is no such route. Served are {', '.join(self._routes.served(path))}."
+        elif meant.startswith(f"{VERSION}/"):
             advice = f"Did you mean {meant}? The base URL of this API ends in /v1, once; clients add the route to it."
         else:
-            advice = f"There is no such route. Served are {', '.join(self._routes.served)}."
+            advice = f"Did you mean {meant}? Clients add the route to their URL, which ends with the port."
         return NotFound(f"Invalid URL ({context.method} {path[:PATH_ECHO_LIMIT]}). {advice}")
 
     async def _answer(self, error: GatewayError, scope: Scope, send: Send) -> None:
