@@ -9,6 +9,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -41,7 +42,7 @@ PAGE_COLUMNS = 130
 # What OpenAI's SDKs try again by themselves, besides every status from 500 on.
 RETRIED = (408, 409, 429)
 
-_PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end: (?P=name) -->)", re.DOTALL)
+_PART = re.compile(r"(<!-- generated: (?P<name>[a-z0-9-]+) -->\n).*?(<!-- end: (?P=name) -->)", re.DOTALL)
 
 
 def regenerated(text: str) -> str:
@@ -177,35 +178,50 @@ EXAMPLE = Values(
 )
 
 
-def clients() -> str:
-    """Return the settings of every client that `connect` knows."""
-    return "\n\n".join(_client_section(client) for client in CLIENTS)
-
-
-def _client_section(client: Client) -> str:
+def _client_page(client: Client) -> str:
+    """Return how to connect a client."""
+    writes = client.written is not None
+    command = f"turnbridge connect {client.name}{' --write' if writes else ''} --test"
+    outcome = (
+        "writes the settings below, keeps a backup, and sends a call as the client does. `--undo` restores the file."
+        if writes
+        else "shows the settings below with your own address and key, and sends a call as the client does."
+    )
     settings = client.settings
-    parts = [f"### {client.title}", f"```{settings.language}\n{settings.text(EXAMPLE)}\n```"]
-    if client.written is not None:
-        parts.append(f"Where: {client.where}. `turnbridge connect {client.name} --write` writes it.")
     words = [client.then, *client.notes, f"Seen with {client.seen}." if client.seen else ""]
     if client.page is not None:
-        words.append(f"More: [{client.title}]({client.page}).")
-    parts.append(textwrap.fill(" ".join(filter(None, words)), PAGE_COLUMNS, break_on_hyphens=False))
-    return "\n\n".join(filter(None, parts))
+        words.append(f"More: [{client.title}](../{client.page}).")
+    parts = (
+        f"For users of {client.title}: use it with your Codex login. The [gateway](../quickstart.md) runs.",
+        f"```sh\n{command}\n```",
+        outcome,
+        f"Where they go: {client.where}.",
+        f"```{settings.language}\n{settings.text(EXAMPLE)}\n```",
+        " ".join(filter(None, words)),
+    )
+    return "\n\n".join(
+        part if part.startswith("```") else textwrap.fill(part, PAGE_COLUMNS, break_on_hyphens=False) for part in parts
+    )
 
 
-def client_table() -> str:
-    """Return where each client's settings go."""
-    rows = [(client.title, f"`{client.name}`", client.where) for client in CLIENTS]
+def client_pages() -> str:
+    """Return where each client's settings go, with its page."""
+    rows = [(f"[{client.title}](connect/{client.name}.md)", f"`{client.name}`", client.where) for client in CLIENTS]
     return _table(("client", "`turnbridge connect`", "where the settings go"), rows)
+
+
+def client_links() -> str:
+    """Return links to the page of each client."""
+    return " ·\n".join(f"[{client.title}](connect/{client.name}.md)" for client in CLIENTS)
 
 
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "kept-config": kept_config,
     "former-settings": former_settings,
-    "client-table": client_table,
-    "clients": clients,
+    "client-links": client_links,
+    "client-pages": client_pages,
+    **{f"connect-{client.name}": partial(_client_page, client) for client in CLIENTS},
     "commands": commands,
     "errors": errors,
     "provider-statuses": provider_statuses,

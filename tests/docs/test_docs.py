@@ -2,21 +2,18 @@
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import IO
 
 import msgspec
 import pytest
 
+from tests.docs.conftest import EXAMPLE_TIMEOUT_S, Demo
 from tools.docs import PAGES, PARTS, ROOT, regenerated
 from turnbridge import __version__
 from turnbridge.api.chat import decode as chat
@@ -35,9 +32,6 @@ LINKING_PAGES = (
     *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "examples/README.md")),
 )
 
-# Longer than any example takes, shorter than the patience of a test.
-EXAMPLE_TIMEOUT_S = 90
-
 
 def test_the_changelog_begins_with_this_version() -> None:
     newest = re.search(r"^## (\S+?),? ", _text(ROOT / "CHANGELOG.md"), re.MULTILINE)
@@ -47,7 +41,8 @@ def test_the_changelog_begins_with_this_version() -> None:
 
 def test_the_index_leads_to_every_page() -> None:
     index = _text(DOCS / "index.md")
-    assert [page.name for page in DOCS.glob("*.md") if page.name != "index.md" and f"]({page.name})" not in index] == []
+    pages = (str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page.parent.name != "decisions")
+    assert [page for page in pages if page != "index.md" and f"]({page})" not in index] == []
 
 
 def test_every_generated_part_is_up_to_date() -> None:
@@ -126,38 +121,6 @@ def test_every_part_of_the_recipe_is_explained() -> None:
     assert [name for name in recipe if f"`{name}`" not in page] == []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demo:
-    """A gateway as a newcomer starts it."""
-
-    printed: str
-    url: str
-    key: str
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """Return a running `turnbridge serve --demo` that touches nothing of the user's."""
-    home = str(tmp_path_factory.mktemp("demo"))
-    command = [sys.executable, "-m", "turnbridge", "serve", "--demo", "--port", "0"]
-    environment = {"PATH": os.environ["PATH"], "HOME": home, "PROXY_DATA_DIR": home}
-    # The key is printed to a terminal only.
-    ours, theirs = pty.openpty()
-    with (
-        os.fdopen(ours, encoding="utf-8") as terminal,
-        subprocess.Popen(command, env=environment, stdout=theirs, stderr=subprocess.PIPE, encoding="utf-8") as process,
-    ):
-        os.close(theirs)
-        try:
-            printed = _read_until("output_text", terminal)
-            # Codex takes many times as long to start as the listener: who has read this line can connect.
-            _read_until("codex_ready", process.stderr)
-            url, key = (_printed(label, printed) for label in ("Base URL", "API key"))
-            yield Demo(printed=printed, url=url, key=key)
-        finally:
-            process.terminate()
-
-
 @pytest.mark.promise("start.demo", "ingress.key.chosen")
 @pytest.mark.real
 def test_the_readme_shows_what_the_demo_prints(demo: Demo) -> None:
@@ -172,7 +135,7 @@ def test_the_readme_shows_what_the_demo_prints(demo: Demo) -> None:
 @pytest.mark.real
 def test_the_python_example_of_the_readme_runs(demo: Demo) -> None:
     (example,) = _blocks(README, "python")
-    said = _run([sys.executable, "-c", example], demo)
+    said = demo.run([sys.executable, "-c", example])
     assert said == f"{GREETING} You said: “Hello!”.\n{GREETING} You said: “Hello again!”.\n"
 
 
@@ -181,7 +144,7 @@ def test_the_python_example_of_the_readme_runs(demo: Demo) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_curl_example_of_the_readme_runs(demo: Demo) -> None:
     (example,) = (block for block in _blocks(README, "sh") if block.startswith("curl "))
-    answer = json.loads(_run(["sh", "-c", example.replace("curl ", "curl --silent ", 1)], demo))
+    answer = json.loads(demo.run(["sh", "-c", example.replace("curl ", "curl --silent ", 1)]))
     assert answer["choices"][0]["message"]["content"] == f"{GREETING} You said: “Hello!”."
 
 
@@ -193,37 +156,8 @@ def test_the_curl_example_of_the_readme_runs(demo: Demo) -> None:
 )
 def test_the_node_example_of_the_clients_page_runs(demo: Demo) -> None:
     (example,) = _blocks(DOCS / "clients.md", "js")
-    said = _run(["node", "--input-type=module", "--eval", example], demo)
+    said = demo.run(["node", "--input-type=module", "--eval", example])
     assert said == f"{GREETING} You said: “Hello!”.\n"
-
-
-def _run(command: list[str], demo: Demo) -> str:
-    """Return what an example prints that knows the gateway from its environment only."""
-    return subprocess.run(
-        command,
-        env={"PATH": os.environ["PATH"], "OPENAI_BASE_URL": demo.url, "OPENAI_API_KEY": demo.key},
-        cwd=ROOT / "tests/node",  # Node looks for packages from here.
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        check=True,
-        timeout=EXAMPLE_TIMEOUT_S,
-    ).stdout
-
-
-def _read_until(mark: str, stream: IO[str] | None) -> str:
-    lines: list[str] = []
-    for line in stream or ():
-        lines.append(line)
-        if mark in line:
-            return "".join(lines)
-    raise AssertionError(f"The gateway ended before it wrote {mark!r}: {''.join(lines)}")
-
-
-def _printed(label: str, text: str) -> str:
-    found = re.search(rf"{label} +(\S+)", text)
-    if found is None:
-        raise AssertionError(f"The gateway printed no {label}.")
-    return found[1]
 
 
 def _parameter_rows() -> list[list[str]]:
