@@ -17,6 +17,7 @@ from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.offload.schemas import SchemaJudge
+from turnbridge.replicas.rates import SharedRates
 from turnbridge.replicas.replica import Replica, replica_of
 from turnbridge.settings.fields import Settings
 from turnbridge.store.schema import store_url
@@ -75,8 +76,8 @@ def begun_parts(
     if store is not None:
         stack.push_async_callback(store.aclose)
     media, servers, judge = HttpMediaLoader(pdf_helpers, files=store), HttpToolServers(settings.mcp), SchemaJudge()
-    rates = RequestRates(settings.rate_limit, settings.rate_limit_storage)
-    for closing in (media.aclose, servers.aclose, judge.aclose, rates.aclose):
+    replica = replica_of(store if settings.store_is_shared else None, None if alone else settings.redis_url)
+    for closing in (media.aclose, servers.aclose, judge.aclose):
         stack.push_async_callback(closing)
     calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
@@ -91,14 +92,14 @@ def begun_parts(
         judge=judge,
         calls=calls,
         warm=warm,
-        rates=rates,
+        rates=RequestRates(settings.rate_limit, None if replica is None else SharedRates(replica)),
         trace=trace,
         spans=spans_for(os.environ),
         keyring=keyring,
         meter=Meter(store, keyring.clients),
         store=store,
         answers=store if settings.store_ttl_days else None,
-        replica=replica_of(store if settings.store_is_shared else None, settings.redis_url),
+        replica=replica,
     )
 
 

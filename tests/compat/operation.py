@@ -136,11 +136,6 @@ LIMITS = (
         divergence="Tokens are not limited here, so there are no such headers for them.",
     ),
     Promise(
-        id="limits.rate.shared",
-        sentence="Replicas that share a Redis count together; one that cannot reach it counts alone.",
-        source=OURS,
-    ),
-    Promise(
         id="limits.time",
         sentence="A turn that is silent or goes on for too long is interrupted and fails with 504 `turn_timeout`.",
         source=OURS,

@@ -15,6 +15,7 @@ from tests.compat.outcomes import FAILURES, USAGE
 from tests.compat.page import PAGE
 from tests.compat.parameters import PARAMETERS, STRUCTURED_ANSWERS
 from tests.compat.promise import Promise
+from tests.compat.replicas import REPLICAS
 from tests.compat.service import INGRESS, SAFETY, START
 from tests.compat.state import STATE
 from tests.compat.streams import STREAMS
@@ -57,6 +58,7 @@ AREAS: dict[str, tuple[Promise, ...]] = {
     "Faults": FAULTS,
     "Trace": TRACE,
     "Deployment": DEPLOYMENT,
+    "Replicas": REPLICAS,
     "OpenTelemetry": TELEMETRY,
 }
 """The title of each area, and what is promised there; ids begin with the area's own word."""

@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import until
 from turnbridge.engine.sharing import SharedStateAway
-from turnbridge.replicas.redis import RedisTiming, Script, SharedRedis
+from turnbridge.replicas.redis import RedisTiming, SharedRedis
+from turnbridge.replicas.script import Script
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,9 @@ reach it. Once it answers, whoever holds something there registers it again (`on
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import structlog
@@ -18,13 +17,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from turnbridge.engine.sharing import SharedStateAway
+from turnbridge.replicas.script import Script
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-PREFIX = "turnbridge:"
-"""Of every key."""
 # A command takes less than a millisecond, so these are enough for thousands of requests a second.
 MOST_CONNECTIONS = 16
 
@@ -39,17 +37,6 @@ class RedisTiming:
     """Between attempts to reach it."""
     settle_s: float = 1.0
     """From its first answer until it is used: every replica needs a moment to register what it holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """A Lua script, which Redis runs atomically."""
-
-    text: str
-    digest: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
 class SharedRedis:

@@ -103,7 +103,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     connect_timeout_ms: Count = field(default=10_000, name="PROXY_CONNECT_TIMEOUT_MS")
     """How long Codex may retry a failing provider; checked when an attempt fails."""
     max_turns: AtLeastOne = field(default=64, name="PROXY_MAX_TURNS")
-    """Maximum of concurrent turns; further requests are queued. With several keys, one key may use seven eighths."""
+    """Maximum of concurrent turns, of all replicas together; further requests are queued. With several keys, one key
+    may use seven eighths."""
     queue_max: Count = field(default=256, name="PROXY_QUEUE_MAX")
     """Maximum of queued requests; beyond it, requests of the key with the most get 429."""
     queue_timeout_ms: AtLeastOne = field(default=60_000, name="PROXY_QUEUE_TIMEOUT_MS")
@@ -113,7 +114,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     rate_limit: str | None = field(default=None, name="PROXY_RATE_LIMIT")
     """Rate limit per key, such as `60/minute` or `60/minute;1000/day`; further requests get 429. Default: none."""
     rate_limit_storage: str = field(default="memory", name="PROXY_RATE_LIMIT_STORAGE")
-    """Storage of rate limits: `memory`, or `redis://HOST:PORT/0` to share them (package `redis`)."""
+    """Where replicas count together: `redis://HOST:PORT/0` (a Redis or Valkey; package `redis`), or `memory` for one
+    gateway. It has rates, turns, token limits and idempotency keys."""
     drain_s: Amount = field(default=30, name="PROXY_DRAIN_S")
     """Graceful shutdown: how long running turns may take to finish."""
     worker_count: AtLeastOne = field(

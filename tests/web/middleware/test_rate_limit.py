@@ -1,20 +1,12 @@
 """How many requests a key may make, and what a client is told about it."""
 
 import asyncio
-import contextlib
 import re
-import shutil
-import socket
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import cast
 
 import pytest
-import redis.asyncio
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
-from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, call
 from turnbridge.app import build_app
@@ -27,7 +19,6 @@ from turnbridge.web.middleware.observability import Metrics
 from turnbridge.web.middleware.rate_limit import (
     RATE_HEADERS,
     RequestRates,
-    Standing,
     duration,
 )
 
@@ -209,106 +200,3 @@ def test_a_redis_without_its_client_is_refused_at_the_start(monkeypatch: pytest.
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ValueError, match=r"a Redis needs a package: .+ pip install .*redis$"):
         load_settings(PROXY_RATE_LIMIT_STORAGE="redis://127.0.0.1")
-
-
-class RedisServer:
-    """A real Redis on loopback, which keeps nothing on disk."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self._port}/0"
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run the server until the context ends."""
-        options = ["--bind", "127.0.0.1", "--port", str(self._port), "--save", "", "--dir", str(self._folder)]
-        process = await asyncio.create_subprocess_exec("redis-server", *options, stdout=asyncio.subprocess.PIPE)
-        try:
-            await cast("asyncio.StreamReader", process.stdout).readuntil(b"Ready to accept connections")
-            yield
-        finally:
-            process.kill()
-            await process.communicate()
-
-    async def keys(self) -> list[bytes]:
-        """Return the name of everything in it."""
-        async with redis.asyncio.Redis.from_url(self.url) as client:
-            found: list[bytes] = await client.keys()
-            return found
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> RedisServer:
-    """Return a Redis that can be started."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("there is no redis-server")
-    return RedisServer(tmp_path)
-
-
-@contextlib.asynccontextmanager
-async def replica(server: RedisServer, limit: str = "2/hour") -> AsyncIterator[RequestRates]:
-    rates = RequestRates(limit, server.url)
-    try:
-        yield rates
-    finally:
-        await rates.aclose()
-
-
-def shown(standing: Standing) -> tuple[bool, int]:
-    return standing.refused, standing.remaining
-
-
-@pytest.mark.promise("limits.rate.shared")
-async def test_replicas_that_share_a_redis_count_together(server: RedisServer, clock: Clock) -> None:
-    async with server.running(), replica(server) as one, replica(server) as other:
-        assert shown(await one.take("client")) == (False, 1)
-        clock.now += 60
-        assert shown(await other.take("client")) == (False, 0)
-        clock.now += 60
-        refused = await one.take("client")
-        assert (shown(refused), duration(refused.frees_in_s)) == ((True, 0), "58m0s")
-        assert shown(await other.take("another client")) == (False, 1)
-        assert sorted(await server.keys()) == [
-            b"turnbridge:LIMITER/another client/2/1/hour",
-            b"turnbridge:LIMITER/client/2/1/hour",
-        ]
-
-
-async def test_the_redis_does_not_learn_the_keys_of_clients(server: RedisServer) -> None:
-    async with server.running(), replica(server) as rates:
-        assert (await ask(gateway(rates))).status == 200
-        (name,) = await server.keys()
-    assert re.fullmatch(rb"turnbridge:LIMITER/[0-9a-f]{64}/2/1/hour", name)
-
-
-async def test_requests_at_the_same_time_on_several_replicas_get_no_more_than_the_limit(server: RedisServer) -> None:
-    async with server.running(), replica(server, "5/hour") as one, replica(server, "5/hour") as other:
-        standings = await asyncio.gather(*[rates.take("client") for rates in (one, other) for _ in range(15)])
-    assert sorted(standing.refused for standing in standings) == [False] * 5 + [True] * 25
-
-
-@pytest.mark.promise("limits.rate.shared")
-async def test_a_replica_counts_alone_while_it_cannot_reach_the_redis(server: RedisServer) -> None:
-    async with replica(server) as rates:
-        async with server.running():
-            assert shown(await rates.take("client")) == (False, 1)
-        with capture_logs() as logs:
-            alone = [shown(await rates.take("client")) for _ in range(3)]
-            async with server.running():
-                assert shown(await rates.take("client")) == (False, 1)
-        assert alone == [(False, 1), (False, 0), (True, 0)]
-        assert [entry["event"] for entry in logs] == ["rate_limit_storage_unreachable", "rate_limit_storage_reachable"]
-
-
-@pytest.mark.promise("limits.rate.shared")
-async def test_a_redis_that_does_not_answer_holds_nobody_up() -> None:
-    with socket.socket() as silent, capture_logs() as logs:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        rates = RequestRates("2/hour", f"redis://127.0.0.1:{silent.getsockname()[1]}/0", timeout_s=0.05)
-        assert shown(await rates.take("client")) == (False, 1)
-        await rates.aclose()
-    assert [entry["event"] for entry in logs] == ["rate_limit_storage_unreachable"]

@@ -1,30 +1,23 @@
 """Rate limits per key, such as `60/minute`, with moving windows.
 
-The counts are kept in this process, or in a Redis that replicas share. While Redis cannot be reached, each replica
-counts for itself.
+The counts are kept in this process, or by what counts for all replicas.
 """
 
-import asyncio
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
-import structlog
 from limits import RateLimitItem, parse_many
-from limits.aio.storage import MemoryStorage, RedisStorage
-from limits.aio.storage.redis.redispy import RedispyBridge
-from limits.aio.strategies import MovingWindowRateLimiter
-from limits.errors import StorageError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turnbridge.engine.windows import MovingWindows, Rate, Taken, Windows
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import RateLimited
 from turnbridge.web.middleware.auth import caller
 from turnbridge.web.middleware.observability import context_of
 
-IN_MEMORY = "memory"
 # As many as keys are likely to have between them.
 CACHED_LIMITS = 1024
 
@@ -46,24 +39,24 @@ class Standing:
         return [(name.encode(), value.encode()) for name, value in zip(RATE_HEADERS, values, strict=True)]
 
 
+class OwnWindows:
+    """Counts the requests of one gateway that shares nothing."""
+
+    def __init__(self) -> None:
+        self._windows = MovingWindows()
+
+    async def take(self, client: str, rates: Sequence[Rate]) -> Taken:
+        """Count a request if all rates allow it."""
+        return self._windows.take(client, rates, time.time())
+
+
 class RequestRates:
     """The limit of clients that have none of their own, and the counts of all clients."""
 
-    def __init__(self, usual: str | None, storage: str = IN_MEMORY, *, timeout_s: float = 1.0) -> None:
-        """`timeout_s` is for Redis, which answers within milliseconds: requests must not wait for one that is down."""
+    def __init__(self, usual: str | None, windows: Windows | None = None) -> None:
+        """`windows` count for all replicas; without them, this gateway counts for itself."""
         self._usual = parsed_limits(usual)
-        self._own = MovingWindowRateLimiter(MemoryStorage())
-        self._redis = (
-            None
-            if storage == IN_MEMORY
-            else RedisStorage(
-                f"async+{storage}", implementation="redispy", key_prefix="turnbridge", wrap_exceptions=True
-            )
-        )
-        self._shared = None if self._redis is None else MovingWindowRateLimiter(self._redis)
-        self._timeout_s = timeout_s
-        self._reachable = True
-        self._log = structlog.get_logger()
+        self._windows = OwnWindows() if windows is None else windows
 
     def of(self, client: Client) -> Sequence[RateLimitItem]:
         """Return the limits of a client."""
@@ -76,55 +69,19 @@ class RequestRates:
         `limits` are the usual ones unless given, and not empty.
         """
         limits = self._usual if limits is None else limits
-        if self._shared is None:
-            return await _take(self._own, client, limits)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                standing = await _take(self._shared, client, limits)
-        except (StorageError, TimeoutError) as error:
-            if self._reachable:
-                self._log.warning("rate_limit_storage_unreachable", consequence="counting alone", exc_info=error)
-            self._reachable = False
-            return await _take(self._own, client, limits)
-        if not self._reachable:
-            self._log.info("rate_limit_storage_reachable")
-        self._reachable = True
-        return standing
-
-    async def aclose(self) -> None:
-        if self._redis is not None and isinstance(self._redis.bridge, RedispyBridge):
-            await self._redis.bridge.storage.aclose()
-
-
-async def _take(windows: MovingWindowRateLimiter, client: str, limits: Sequence[RateLimitItem]) -> Standing:
-    standings = await _standings(windows, client, limits)
-    # All limits are checked before any is hit, so that a refused request counts for none.
-    if all(standing.remaining for standing in standings):
-        if await _count(windows, client, limits):
-            tightest = min(standings, key=lambda standing: (standing.remaining, -standing.frees_in_s))
-            return replace(tightest, remaining=tightest.remaining - 1)
-        # A concurrent request was counted in between.
-        standings = await _standings(windows, client, limits)
-    return replace(max(standings, key=lambda standing: (not standing.remaining, standing.frees_in_s)), refused=True)
-
-
-async def _count(windows: MovingWindowRateLimiter, client: str, limits: Sequence[RateLimitItem]) -> bool:
-    for limit in limits:
-        if not await windows.hit(limit, client):
-            return False
-    return True
-
-
-async def _standings(windows: MovingWindowRateLimiter, client: str, limits: Sequence[RateLimitItem]) -> list[Standing]:
-    standings = []
-    for limit in limits:
-        resets_at, remaining = await windows.get_window_stats(limit, client)
-        window_s = limit.get_expiry()
-        # The window of an unused limit starts with this request.
-        left_s = resets_at - time.time() if remaining < limit.amount else window_s
-        frees_in_s = min(max(left_s, 0), window_s)
-        standings.append(Standing(limit=limit, remaining=max(remaining, 0), frees_in_s=frees_in_s))
-    return standings
+        taken = await self._windows.take(client, [Rate(limit.amount, limit.get_expiry()) for limit in limits])
+        standings = [
+            Standing(
+                limit=limit,
+                remaining=max(used.left - taken.allowed, 0),
+                frees_in_s=min(max(used.frees_in_s, 0), limit.get_expiry()),
+                refused=not taken.allowed,
+            )
+            for limit, used in zip(limits, taken.windows, strict=True)
+        ]
+        if taken.allowed:
+            return min(standings, key=lambda standing: (standing.remaining, -standing.frees_in_s))
+        return max(standings, key=lambda standing: (-standing.remaining, standing.frees_in_s))
 
 
 @lru_cache(maxsize=CACHED_LIMITS)
