@@ -26,6 +26,18 @@ STATE = (
         divergence="The item holds a summary that the model wrote for this purpose, not the model's own state.",
     ),
     Promise(
+        id="state.context-management",
+        sentence=(
+            "`context_management` with a `compact_threshold` compacts a longer history before it is answered: the "
+            "output begins with a `compaction` item, and what stands before that is not shown to the model any more."
+        ),
+        source=RESPONSES,
+        divergence=(
+            "Tokens are estimated, once for each request; what grows during an answer waits for the next one. The "
+            "item holds a summary, and the latest messages of the user."
+        ),
+    ),
+    Promise(
         id="state.compaction-seal",
         sentence="A `compaction` item of this gateway's that was changed is refused; those of others are passed on.",
         source=OURS,

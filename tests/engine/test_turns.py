@@ -156,8 +156,8 @@ async def test_an_answer_that_is_cut_off_is_interrupted_before_its_end_is_handed
             events += batch
             assert backend.running == (0 if isinstance(batch[-1], Terminal) else 1)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == said
-    # Codex counts no turn that was interrupted: "three\none two" and what was said.
-    counted = Usage(input=5, output=WordTokenizer().count(said), estimated=True)
+    # Codex counts no turn that was interrupted: "three", "one two" with the tokens around them, and what was said.
+    counted = Usage(input=14, output=WordTokenizer().count(said), estimated=True)
     expected = (
         TurnCompleted(counted, stop="END") if ending is TurnCompleted else TurnIncomplete("max_output_tokens", counted)
     )
@@ -168,7 +168,7 @@ async def test_an_answer_that_is_cut_off_is_interrupted_before_its_end_is_handed
 async def test_an_answer_that_is_cut_off_in_the_batch_that_ends_it_is_counted_once() -> None:
     at_once: list[list[TurnEvent]] = [[event for batch in saying("four five EN", "D six") for event in batch]]
     *_, ended = await events_of(ScriptedBackend([at_once]), changed(ASKED, max_output_tokens=3))
-    counted = Usage(input=5, output=WordTokenizer().count("four five"), estimated=True)
+    counted = Usage(input=14, output=WordTokenizer().count("four five"), estimated=True)
     assert ended == TurnIncomplete("max_output_tokens", counted)
 
 
@@ -187,7 +187,7 @@ async def test_an_answer_that_keeps_within_its_limits_has_the_exact_usage() -> N
 async def test_what_was_said_before_a_reminder_is_counted_once_when_the_answer_is_cut_off_after_it() -> None:
     backend = ScriptedBackend([saying("No."), saying("four five six")])
     events = await events_of(backend, changed(ASKED, must_call=True, max_output_tokens=4))
-    counted = USAGE + Usage(input=5, output=WordTokenizer().count("four "), estimated=True)
+    counted = USAGE + Usage(input=14, output=WordTokenizer().count("four "), estimated=True)
     assert events[-1] == TurnIncomplete("max_output_tokens", counted)
 
 
@@ -203,7 +203,7 @@ async def test_an_answer_that_the_provider_cut_off_without_a_count_is_counted_he
     events = await events_of(ScriptedBackend([[spoken]]), ASKED)
     assert events == [
         *spoken[:-1],
-        TurnIncomplete("content_filter", Usage(input=5, output=5, reasoning=2, estimated=True)),
+        TurnIncomplete("content_filter", Usage(input=14, output=5, reasoning=2, estimated=True)),
     ]
 
 
@@ -266,7 +266,7 @@ async def test_an_answer_that_repair_does_not_help_is_rejected() -> None:
     assert failure(events[-1]) == rejected(PROBLEM, USAGE + USAGE)
 
 
-CUT_OFF = Usage(input=5, output=1, estimated=True)
+CUT_OFF = Usage(input=14, output=1, estimated=True)
 BROKEN = UpstreamFailed("gone")
 
 

@@ -1,4 +1,4 @@
-"""An estimate of how many tokens of input a turn has, before it is run.
+"""An estimate of how many tokens of input a turn has, before it is run or when it was cut off.
 
 Text is counted by the tokenizer, images by OpenAI's published rules, and what is between them by the format that OpenAI
 publishes for its open models (harmony): tokens around each message, and functions as TypeScript. OpenAI's own published
@@ -8,7 +8,7 @@ counts are met with that to the token, or nearly (docs/parameters.md).
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -16,6 +16,7 @@ from turnbridge.engine.admission import Admission
 from turnbridge.engine.image_tokens import image_tokens
 from turnbridge.engine.media_items import ready_items
 from turnbridge.engine.ports import MediaLoader, Tokenizer
+from turnbridge.turn.events import ReasoningDelta, SummaryDelta, TextDelta, TurnEvent, Usage
 from turnbridge.turn.images import image_size
 from turnbridge.turn.items import (
     FunctionCall,
@@ -74,10 +75,11 @@ class InputCounter:
             items = (await ready_items(request, self._media)).items
             await self._tokenizer.ready()
             # The request may be megabytes.
-            return await asyncio.to_thread(_counted, request.spec, items, self._tokenizer)
+            return await asyncio.to_thread(counted, request.spec, items, self._tokenizer)
 
 
-def _counted(spec: ThreadSpec, items: Sequence[Item], tokenizer: Tokenizer) -> int:
+def counted(spec: ThreadSpec, items: Sequence[Item], tokenizer: Tokenizer) -> int:
+    """Return about how many tokens these items have in a thread; images must be loaded."""
     tokens, texts = REPLY, list[str]()
     if spec.instructions:
         tokens += AROUND_MESSAGE
@@ -94,6 +96,21 @@ def _counted(spec: ThreadSpec, items: Sequence[Item], tokenizer: Tokenizer) -> i
     if sum(map(len, texts)) > MANY_CHARACTERS:
         return tokens + tokenizer.count("\n".join(texts))
     return tokens + sum(map(tokenizer.count, texts))
+
+
+def estimated_usage(request: TurnRequest, said: Iterable[Sequence[TurnEvent]], tokenizer: Tokenizer) -> Usage:
+    """Return about how many tokens a turn had that was cut off after it said this."""
+    events = [event for batch in said for event in batch]
+    answer = "".join(event.text for event in events if isinstance(event, TextDelta))
+    # Of what the model thought, only this is known.
+    thoughts = "".join(event.text for event in events if isinstance(event, SummaryDelta | ReasoningDelta))
+    reasoning = tokenizer.count(thoughts)
+    return Usage(
+        input=counted(request.spec, request.items, tokenizer),
+        output=tokenizer.count(answer) + reasoning,
+        reasoning=reasoning,
+        estimated=True,
+    )
 
 
 def _around(item: Item) -> int:

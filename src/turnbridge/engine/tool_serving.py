@@ -21,8 +21,6 @@ from turnbridge.turn.events import (
     McpToolsListed,
     Terminal,
     TextDelta,
-    TurnEvent,
-    TurnFailed,
     Usage,
 )
 from turnbridge.turn.fair_shares import FairShares
@@ -87,11 +85,6 @@ class ToolServing:
         """End the sessions."""
         for session in self._sessions.values():
             session.close()
-
-    def with_prelude(self, first: Sequence[TurnEvent]) -> Sequence[TurnEvent]:
-        """Return the first events after what happened before them, unless the turn has failed without any."""
-        failed = len(first) == 1 and isinstance(first[0], TurnFailed)
-        return first if failed else [*self.prelude, *first]
 
     async def ready(self, request: TurnRequest) -> TurnRequest:
         """Return a request that declares the servers' tools, and has the outputs of the calls that it approves."""

@@ -7,7 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
+from turnbridge.engine.compaction import compacted, is_due, summary_in, summary_request
 from turnbridge.engine.history import History
+from turnbridge.engine.input_tokens import estimated_usage
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.media_items import ready_items
 from turnbridge.engine.ports import (
@@ -26,9 +28,9 @@ from turnbridge.engine.turn_rules import Cut, OutputLimit, ToolRules, TurnClock,
 from turnbridge.turn.errors import BackendLost, GatewayError, OutputRejected, without_frames
 from turnbridge.turn.events import (
     CallsAwaited,
+    HistoryCompacted,
+    ItemEvent,
     MessageStarted,
-    ReasoningDelta,
-    SummaryDelta,
     Terminal,
     TextDelta,
     ThreadUse,
@@ -42,8 +44,6 @@ from turnbridge.turn.events import (
 )
 from turnbridge.turn.items import (
     NARRATION,
-    FunctionCallOutput,
-    Item,
     JsonObject,
     Message,
     Part,
@@ -51,7 +51,7 @@ from turnbridge.turn.items import (
     is_models,
     replace,
 )
-from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, PlainText, TurnRequest
+from turnbridge.turn.request import AnyJsonObject, Compaction, JsonOfSchema, PlainText, TurnRequest
 
 # Where a provider says that it gives no reasoning summaries.
 SUMMARY_PARAM = "reasoning.summary"
@@ -86,6 +86,9 @@ class TurnRun:
         self._runner = runner
         self._request = request
         self.serving = serving
+        self._prelude: list[ItemEvent] = [] if serving is None else serving.prelude
+        self.spent = Usage()
+        """The tokens of what the model was asked before the turn."""
         self.thread: Thread | None = None
         """Where it runs, as soon as that is decided; another one if it is run again."""
         self.cut = False
@@ -126,7 +129,7 @@ class TurnRun:
                     if (again := await self._again(request, turn, first, attempt)) is not None:
                         request = again
                         continue
-                    yield first if self.serving is None else self.serving.with_prelude(first)
+                    yield self._with_prelude(first)
                     if turn is not None:
                         async for batch in turn.batches:
                             if not isinstance(batch[-1], TextDelta):
@@ -149,9 +152,27 @@ class TurnRun:
         ready = request if items == request.items else replace(request, items=items)
         if self.serving is not None:
             ready = await self.serving.ready(ready)
+        if ready.compaction is not None and await is_due(ready, ready.compaction, self._runner.tokenizer):
+            ready = await self._compacted(ready, ready.compaction)
         if ready.spec.model in self._runner.without_summary and not ready.spec.summary_needed:
             return _without_summary(ready)
         return ready
+
+    async def _compacted(self, request: TurnRequest, plan: Compaction) -> TurnRequest:
+        """Return the request with a summary of its history, which the model writes in a turn of its own."""
+        inner, events = TurnRun(self._runner, summary_request(request, plan)), list[TurnEvent]()
+        async with aclosing(inner.events()) as batches:
+            async for batch in batches:
+                self.thread = inner.thread
+                events += batch
+        summary, self.spent = summary_in(events)
+        self._prelude.append(HistoryCompacted(summary))
+        return compacted(request, plan, summary)
+
+    def _with_prelude(self, first: Sequence[TurnEvent]) -> Sequence[TurnEvent]:
+        """Return the first events after what happened before them, unless the turn has failed without any."""
+        failed = len(first) == 1 and isinstance(first[0], TurnFailed)
+        return first if failed or not self._prelude else [*self._prelude, *first]
 
     async def _open(self, request: TurnRequest, *, suspect: bool) -> "tuple[_Turn, ThreadUse]":
         """Return the turn that answers a request: a parked one, one in a warm thread, or one in a thread of its own."""
@@ -210,6 +231,7 @@ class _Turn:
         self.thread = thread
         self._asked: Conversation = thread if run.serving is None else ServedThread(thread, run.serving)
         self.rules = ToolRules(self._asked, request)
+        self.rules.spent = run.spent
         self.batches = self._limited(begin(self._asked))
         """The answer, in the shape that the client asked for."""
         match request.spec.output:
@@ -360,22 +382,7 @@ class _Turn:
     async def _estimate(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
         await self._tokenizer.ready()
         # The request may be megabytes.
-        return await asyncio.to_thread(self._counted, said)
-
-    def _counted(self, said: Sequence[Sequence[TurnEvent]]) -> Usage:
-        request = self._request
-        shown = [request.spec.instructions or "", *(_text_of(item) for item in request.items)]
-        events = [event for batch in said for event in batch]
-        answer = "".join(event.text for event in events if isinstance(event, TextDelta))
-        # Of what the model thought, only this is known.
-        thoughts = "".join(event.text for event in events if isinstance(event, SummaryDelta | ReasoningDelta))
-        reasoning = self._tokenizer.count(thoughts)
-        return Usage(
-            input=self._tokenizer.count("\n".join(shown)),
-            output=self._tokenizer.count(answer) + reasoning,
-            reasoning=reasoning,
-            estimated=True,
-        )
+        return await asyncio.to_thread(estimated_usage, self._request, said, self._tokenizer)
 
 
 def _without_summary(request: TurnRequest) -> TurnRequest:
@@ -389,11 +396,3 @@ async def _whole(source: Batches) -> list[TurnEvent]:
 
 def _rejected(problem: str, usage: Usage) -> TurnFailed:
     return TurnFailed(OutputRejected(f"The model's answer does not conform to the requested format: {problem}"), usage)
-
-
-def _text_of(item: Item) -> str:
-    if isinstance(item, Message):
-        return item.text
-    if isinstance(item, FunctionCallOutput) and isinstance(item.output, str):
-        return item.output
-    return ""

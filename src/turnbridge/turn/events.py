@@ -118,6 +118,12 @@ class WebSearchDone(Struct, frozen=True):
     action: JsonObject
 
 
+class HistoryCompacted(Struct, frozen=True):
+    """The history was too long, so a summary stands for it from here on."""
+
+    summary: str
+
+
 class McpToolsListed(Struct, frozen=True):
     """An MCP server has listed its tools."""
 
@@ -198,6 +204,7 @@ ItemEvent: TypeAlias = (
     | ReasoningDone
     | FunctionCallDone
     | WebSearchDone
+    | HistoryCompacted
     | McpToolsListed
     | McpCallStarted
     | McpCallDone

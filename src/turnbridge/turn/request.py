@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from turnbridge.turn.items import NO_NAMESPACE, Item, JsonObject
+from turnbridge.turn.items import NO_NAMESPACE, Item, JsonObject, Message
 from turnbridge.turn.mcp import ApprovedCall, McpServer, McpTool
 
 # Formats are tagged, so that their JSON differs, too.
@@ -108,6 +108,20 @@ class ThreadSpec(Struct, frozen=True, kw_only=True):
     """Whether Codex may shorten the history instead of failing."""
 
 
+class Compaction(Struct, frozen=True, kw_only=True):
+    """A history that is replaced by a summary before its turn, if it has more tokens than `threshold`."""
+
+    threshold: int
+    prompt: Message
+    """What asks the model for the summary, after everything that is replaced."""
+    kept: tuple[Item, ...]
+    """What comes before the summary then."""
+    introduction: str
+    """The words before the summary, in its message."""
+    tail: int
+    """How many of the last items are not replaced: the client's new messages."""
+
+
 class TurnRequest(Struct, frozen=True, kw_only=True):
     """One turn: the thread that it needs, the history, the rules for the answer, and the options of this turn."""
 
@@ -135,3 +149,4 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     """The calls that the client approves with this request; their outputs among `items` are still empty."""
     max_tool_calls: int | None = None
     """How many calls of MCP servers there may be."""
+    compaction: Compaction | None = None

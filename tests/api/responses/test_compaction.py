@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnbridge.api.responses.compaction import INTRODUCTION, PREFIX, PROMPT, Seal, compaction_body, expanded
+from turnbridge.api.responses.compaction import (
+    INTRODUCTION,
+    PREFIX,
+    PROMPT,
+    WINDOW_PREFIX,
+    Seal,
+    compaction_body,
+    expanded,
+    planned,
+    threshold_of,
+)
+from turnbridge.api.responses.decode import decode_items
+from turnbridge.api.responses.schema import ContextManagement
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import JsonObject
 
@@ -46,8 +58,74 @@ def test_only_our_items_become_messages() -> None:
     theirs: JsonObject = {"type": "compaction", "encrypted_content": "gAAAAAB"}
     said: JsonObject = {"role": "user", "content": "hi"}
     summary: JsonObject = {"type": "message", "role": "developer", "content": f"{INTRODUCTION}Rome."}
-    assert expanded([theirs, ours, said], SEAL) == [theirs, summary, said]
-    assert expanded([said], SEAL) == [said]
+    shown = [("history[0]", theirs), ("input[0]", summary), ("input[1]", said)]
+    assert expanded([theirs], [ours, said], SEAL) == shown
+    assert expanded([], [said], SEAL) is None
+
+
+def user(text: str) -> JsonObject:
+    return {"type": "message", "role": "user", "content": text}
+
+
+SAID: JsonObject = {"type": "message", "role": "assistant", "content": "a"}
+RULE: JsonObject = {"role": "system", "content": "Be kind."}
+IMAGE: JsonObject = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+PICTURE: JsonObject = {"role": "user", "content": [{"type": "input_text", "text": "See."}, IMAGE]}
+LISTED: JsonObject = {"type": "mcp_list_tools", "id": "m", "server_label": "x", "tools": []}
+
+
+def told(summary: str) -> JsonObject:
+    return {"type": "message", "role": "developer", "content": INTRODUCTION + summary}
+
+
+def test_a_window_replaces_what_stands_before_it_and_keeps_what_the_client_wants_now() -> None:
+    given: list[JsonObject] = [LISTED, RULE, told("old"), PICTURE, SAID, user("b"), SAID, PICTURE]
+    plan, item_of = planned(given, 1000, SEAL, "cmp_1")
+    item = item_of("new")
+    kept = [RULE, user("See."), user("b")]
+    assert (plan.threshold, plan.kept, plan.tail) == (1000, decode_items(kept), 1)
+    window = [*kept, told("new"), PICTURE]
+    places = [f"input[7].encrypted_content[{index}]" for index in range(len(window))]
+    shown = expanded([LISTED, SAID], [*given[:-1], item, SAID], SEAL)
+    # A list of tools is not asked for again; it is no part of what the model sees.
+    lists = [("history[0]", LISTED), ("input[0]", LISTED)]
+    assert shown == [*lists, *zip(places, window, strict=True), ("input[8]", SAID)]
+
+
+def test_the_latest_messages_of_the_user_are_kept_while_there_is_room() -> None:
+    plan, _ = planned([user("ü" * 300), user("b" * 300), user("c" * 200), SAID], 1000, SEAL, "cmp_1")
+    assert plan.kept == decode_items([user("b" * 300), user("c" * 200)])
+    assert planned([user("b" * 1001), SAID, user("c")], 1000, SEAL, "cmp_1")[0].kept == ()
+
+
+def test_one_kind_of_item_cannot_be_passed_off_as_the_other() -> None:
+    content = SEAL.close("[]").removeprefix(PREFIX)
+    with pytest.raises(InvalidRequest):
+        expanded([], [{"type": "compaction", "encrypted_content": WINDOW_PREFIX + content}], SEAL)
+
+
+def entries(*thresholds: int | None) -> list[ContextManagement]:
+    return [ContextManagement(type="compaction", compact_threshold=threshold) for threshold in thresholds]
+
+
+def test_a_threshold_is_the_clients_or_follows_from_the_model() -> None:
+    assert threshold_of(entries(), None) is None
+    assert threshold_of(entries(5000, 3000), None) == 3000
+    assert threshold_of(entries(None), 272_000) == 244_800
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        (entries(999), "context_management[0].compact_threshold"),
+        (entries(1000, None), "context_management[1].compact_threshold"),
+        ([ContextManagement(type="clear")], "context_management[0].type"),
+    ],
+)
+def test_what_is_wrong_with_a_threshold_is_named(wrong: list[ContextManagement], param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        threshold_of(wrong, None)
+    assert refused.value.param == param
 
 
 @pytest.mark.parametrize(

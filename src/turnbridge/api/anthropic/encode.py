@@ -135,8 +135,14 @@ class MessageEncoder:
                 return [] if self._thinking == "no" else self._thought(event)
             case ev.FunctionCallDone():
                 return self._call(event)
-            case ev.McpToolsListed() | ev.McpCallStarted() | ev.McpCallDone() | ev.McpApprovalAsked():
-                raise AssertionError("This API has no MCP servers.")
+            case (
+                ev.McpToolsListed()
+                | ev.McpCallStarted()
+                | ev.McpCallDone()
+                | ev.McpApprovalAsked()
+                | ev.HistoryCompacted()
+            ):
+                raise AssertionError("This API has no MCP servers, and compacts nothing.")
             case ev.WebSearchDone():
                 return self._search(event)
             case ev.TurnCompleted():

@@ -136,8 +136,14 @@ class ChatEncoder:
                 return self._call(index, event)
             case ev.TextDelta():
                 raise AssertionError("Text deltas come in runs.")
-            case ev.McpToolsListed() | ev.McpCallStarted() | ev.McpCallDone() | ev.McpApprovalAsked():
-                raise AssertionError("This API has no MCP servers.")
+            case (
+                ev.McpToolsListed()
+                | ev.McpCallStarted()
+                | ev.McpCallDone()
+                | ev.McpApprovalAsked()
+                | ev.HistoryCompacted()
+            ):
+                raise AssertionError("This API has no MCP servers, and compacts nothing.")
             case ev.TurnServed() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
                 return []
             case ev.TurnCompleted():

@@ -124,8 +124,14 @@ class OllamaEncoder:
             case ev.FunctionCallDone():
                 self._call(event)
                 return []
-            case ev.McpToolsListed() | ev.McpCallStarted() | ev.McpCallDone() | ev.McpApprovalAsked():
-                raise AssertionError("This API has no MCP servers.")
+            case (
+                ev.McpToolsListed()
+                | ev.McpCallStarted()
+                | ev.McpCallDone()
+                | ev.McpApprovalAsked()
+                | ev.HistoryCompacted()
+            ):
+                raise AssertionError("This API has no MCP servers, and compacts nothing.")
             case ev.TurnServed() | ev.MessageDone() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
                 return []
             case ev.TurnCompleted() | ev.CallsAwaited():

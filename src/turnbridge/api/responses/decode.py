@@ -1,7 +1,7 @@
 """A Responses request → `TurnRequest`: its items and the references in it, its parameters."""
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -80,6 +80,10 @@ IGNORED: dict[str, Json] = {
 }
 
 
+Placed: TypeAlias = tuple[str, JsonObject]
+"""An item, and its place in the request, for errors."""
+
+
 class DecodedResponses(Struct, frozen=True, kw_only=True):
     """A decoded request, and the parameters that its answer repeats."""
 
@@ -123,12 +127,13 @@ def decode(
     inputs: Sequence[JsonObject],
     history: Sequence[JsonObject],
     *,
+    shown: Sequence[Placed] | None = None,
     needs_input: bool = True,
 ) -> DecodedResponses:
     """Return what a request asks for; `turn.spec.model` is still the client's name for it.
 
     `inputs` is its input with all references resolved, and `history` what that continues. Both may be empty
-    if the request needs no input.
+    if the request needs no input. `shown` is what the model sees of them, if that is something else.
     """
     # A stored prompt has a model of its own, so that a request with one often names none.
     parameters.refuse(request, UNSUPPORTED)
@@ -138,12 +143,11 @@ def decode(
     parts, schemas = PartsDecoder(), SchemaChecker()
     if needs_input and not inputs and not history:
         raise missing("input") if request.input is None else empty_array("input")
-    check_length((*history, *inputs), MAX_ITEMS, param="input")
-    mcp = McpHistory.of(history, inputs)
-    items = (
-        *decode_items(history, parts=parts, mcp=mcp),
-        *decode_items(inputs, param="input", parts=parts, mcp=mcp),
-    )
+    if shown is None:
+        shown = [*placed(history, "history"), *placed(inputs, "input")]
+    check_length(shown, MAX_ITEMS, param="input")
+    mcp = McpHistory.of(shown)
+    items = _decode_placed(shown, parts, mcp)
     check_pairs(items, IN_INPUT)
     ignored = (
         *parameters.ignored(request, IGNORED),
@@ -274,32 +278,33 @@ def _unknown_item_fields(items: Sequence[JsonObject]) -> dict[str, None]:
     }
 
 
-def decode_items(
-    items: Sequence[JsonObject],
-    *,
-    param: str = "history",
-    parts: PartsDecoder | None = None,
-    mcp: McpHistory | None = None,
-) -> tuple[Item, ...]:
-    """Return the items of a history; `param` is their place in errors, and `parts` decodes those of one request.
+def placed(items: Sequence[JsonObject], param: str) -> list[Placed]:
+    """Return items with their places in a request."""
+    return [(f"{param}[{index}]", item) for index, item in enumerate(items)]
 
-    `mcp` is what the whole history says of MCP servers.
-    """
-    decoder, servers = parts or PartsDecoder(), mcp or McpHistory.of(items, ())
+
+def decode_items(items: Sequence[JsonObject], *, param: str = "history") -> tuple[Item, ...]:
+    """Return the items of a history; `param` is their place in errors."""
+    given = placed(items, param)
+    return _decode_placed(given, PartsDecoder(), McpHistory.of(given))
+
+
+def _decode_placed(given: Sequence[Placed], parts: PartsDecoder, mcp: McpHistory) -> tuple[Item, ...]:
+    """Return the items of a history; `mcp` is what the whole of it says of MCP servers."""
     decoded: list[Item] = []
     outputs: list[Item] = []
-    for index, item in enumerate(items):
+    for place, item in given:
         kind = item_type(item)
         if outputs and not was_together(item):
             decoded += outputs
             outputs = []
         if is_of_mcp(kind):
-            call, output = servers.items(item, f"{param}[{index}]")
+            call, output = mcp.items(item, place)
             decoded += [call] if call is not None else []
             outputs += [output] if output is not None else []
         elif kind != ADDITIONAL_TOOLS:
             # Additional tools are declared like any other.
-            decoded.append(_item(item, f"{param}[{index}]", decoder))
+            decoded.append(_item(item, place, parts))
     return (*decoded, *outputs)
 
 

@@ -80,6 +80,8 @@ class ResponseEncoder:
         self._call_items: dict[str, str] = {}
         self._source_ids: dict[str, str] = {}
         self._ending: list[Event] = []
+        self.compaction_item: Callable[[str], JsonObject] | None = None
+        """Makes the item of a summary, if the request may be compacted."""
         self.failure: ev.TurnFailed | None = None
         self.usage = ev.Usage()
 
@@ -171,12 +173,8 @@ class ResponseEncoder:
                 raise AssertionError("Text deltas come in runs.")
             case ev.SummaryDelta() | ev.ReasoningDelta():
                 return self._delta(event)
-            case ev.MessageStarted():
-                return self._add(event.item_id, _message(event.item_id, event.phase))
-            case ev.ReasoningStarted():
-                return self._add(
-                    event.item_id, {"type": "reasoning", "id": event.item_id, "summary": [], "content": []}
-                )
+            case ev.MessageStarted() | ev.ReasoningStarted():
+                return self._add(event.item_id, _begun(event))
             case ev.MessageDone():
                 return self._message_done(event)
             case ev.ReasoningDone():
@@ -185,6 +183,8 @@ class ResponseEncoder:
                 return self._call(event)
             case ev.WebSearchDone():
                 return self._search(event)
+            case ev.HistoryCompacted():
+                return self._compacted(event)
             case ev.McpToolsListed() | ev.McpCallStarted() | ev.McpCallDone() | ev.McpApprovalAsked():
                 return self._of_server(event)
             case ev.TurnServed():
@@ -298,6 +298,12 @@ class ResponseEncoder:
             happened.append(self._event(f"response.web_search_call.{step}", **place))
         return [*happened, *self._done(search.item_id)]
 
+    def _compacted(self, event: ev.HistoryCompacted) -> list[Event]:
+        if self.compaction_item is None:
+            raise AssertionError("Nobody asked for a compaction.")
+        item = self.compaction_item(event.summary)
+        return [*self._add(str(item["id"]), item), *self._done(str(item["id"]))]
+
     def _of_server(self, event: ServerEvent) -> list[Event]:
         """Return the events of an MCP server's item: it is added, goes through some steps, and may be done."""
         if isinstance(event, ev.McpCallDone):
@@ -377,6 +383,9 @@ def _written(item: JsonObject, kind: PartKind) -> list[Json]:
     return parts
 
 
-def _message(item_id: str, phase: str | None) -> JsonObject:
-    item: JsonObject = {"type": "message", "id": item_id, "status": "in_progress", "role": "assistant", "content": []}
-    return item if phase is None else {**item, "phase": phase}
+def _begun(event: ev.MessageStarted | ev.ReasoningStarted) -> JsonObject:
+    if isinstance(event, ev.ReasoningStarted):
+        return {"type": "reasoning", "id": event.item_id, "summary": [], "content": []}
+    item: JsonObject = {"type": "message", "id": event.item_id, "status": "in_progress"}
+    item |= {"role": "assistant", "content": []}
+    return item if event.phase is None else {**item, "phase": event.phase}

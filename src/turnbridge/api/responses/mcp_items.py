@@ -5,7 +5,7 @@ that call in it, and tells whether it was made together with the call before it.
 what it saw.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self, TypeAlias, assert_never
 
 import msgspec
@@ -69,11 +69,11 @@ class McpHistory:
     """What all items of a request together say of MCP servers: an approval, and its call, may be far apart."""
 
     @classmethod
-    def of(cls, history: Sequence[JsonObject], inputs: Sequence[JsonObject]) -> Self:
-        """Return what the items of a request say; most say nothing."""
-        if not any(is_of_mcp(item.get("type")) for items in (history, inputs) for item in items):
+    def of(cls, placed: Sequence[tuple[str, JsonObject]]) -> Self:
+        """Return what the items of a request, each with its place, say; most say nothing."""
+        if not any(is_of_mcp(item.get("type")) for _, item in placed):
             return cls({})
-        return cls(dict(_places("history", history)) | dict(_places("input", inputs)))
+        return cls(dict(placed))
 
     def __init__(self, items: Mapping[str, JsonObject]) -> None:
         """Take the items by their place."""
@@ -259,7 +259,3 @@ def known_fields(event: ServerEvent) -> JsonObject:
 def _tool_object(tool: McpTool) -> JsonObject:
     about: JsonObject = {"annotations": tool.annotations, "description": tool.description}
     return {**about, "input_schema": tool.input_schema, "name": tool.name}
-
-
-def _places(param: str, items: Sequence[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
-    return ((f"{param}[{index}]", item) for index, item in enumerate(items))

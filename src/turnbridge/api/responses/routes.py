@@ -12,7 +12,14 @@ from starlette.types import ASGIApp
 
 from turnbridge.api.generation import Generation, Settled
 from turnbridge.api.responses.background import BackgroundRuns, last_frames
-from turnbridge.api.responses.compaction import CompactionEncoder, Seal, compaction_body, expanded
+from turnbridge.api.responses.compaction import (
+    CompactionEncoder,
+    Seal,
+    compaction_body,
+    expanded,
+    planned,
+    threshold_of,
+)
 from turnbridge.api.responses.decode import (
     ENCRYPTED,
     ENCRYPTED_REASONING,
@@ -101,6 +108,9 @@ class Responses:
             request, body, large=large, needs_input=generates, remembered=remembered
         )
         encoder = _encoder(ResponseEncoder, decoded, settled, stored=past.keep)
+        if managed := decoded.body.context_management:
+            threshold = threshold_of(managed, settled.choice.model.context_window)
+            settled = settled if threshold is None else await self._compacting(past, settled, encoder, threshold)
         if not generates:
             return await _warmed_up(encoder, partial(self._finish, socket, past, encoder))
         run = generation.run(request, settled, encoder)
@@ -181,8 +191,18 @@ class Responses:
     def _decoded(
         self, asked: ResponsesRequest, unknown: Sequence[str], past: Past, *, needs_input: bool
     ) -> DecodedResponses:
-        inputs, history = expanded(past.shown_inputs, self._seal), expanded(past.history, self._seal)
-        return decode(asked, unknown, inputs, history, needs_input=needs_input)
+        inputs = past.shown_inputs
+        shown = expanded(past.history, inputs, self._seal)
+        return decode(asked, unknown, inputs, past.history, shown=shown, needs_input=needs_input)
+
+    async def _compacting(self, past: Past, settled: Settled, encoder: ResponseEncoder, threshold: int) -> Settled:
+        """Return a turn whose history is compacted if it has more tokens, and let its encoder tell of it."""
+        inputs = past.shown_inputs
+        shown = expanded(past.history, inputs, self._seal)
+        items = [*past.history, *inputs] if shown is None else [item for _, item in shown]
+        plan = partial(planned, items, threshold, self._seal, new_id("cmp_"))
+        compaction, encoder.compaction_item = await beside(plan, large=settled.turn.large)
+        return dataclasses.replace(settled, turn=replace(settled.turn, compaction=compaction))
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Answer with a response, or with its stream after the event that the client saw last."""

@@ -33,6 +33,13 @@ class Text(msgspec.Struct):
     verbosity: str | None = None
 
 
+class ContextManagement(msgspec.Struct):
+    """An entry of `context_management`."""
+
+    type: str
+    compact_threshold: int | None = None
+
+
 class ConversationRef(msgspec.Struct):
     """`conversation`"""
 
@@ -55,6 +62,7 @@ class ResponsesRequest(Parameters):
     max_tool_calls: int | None = None
     stream_options: JsonObject | None = None
     prompt: JsonObject | None = None
+    context_management: list[ContextManagement] | None = None
 
     @property
     def conversation_id(self) -> str | None:
