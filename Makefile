@@ -34,10 +34,11 @@ install: .venv/.run ## Put the turnbridge command into .venv
 run: install ## Serve the demo: a scripted model behind the real Codex, no account needed
 	@exec .venv/bin/turnbridge serve --demo $(ARGS)
 
-# One process more than the cores of a small machine: for a third of its time, a test of the real Codex waits.
+# Twice the cores of a small machine: half of its time, a test of faults or of the real Codex waits. Each process begins in
+# another folder (worksteal), so that those which mostly wait run beside those which mostly compute.
 # A run of some tests only says nothing about coverage; `ARGS="--cov --cov-report=term-missing"` shows the lines.
 test: check node codex-old ## Check, then run the tests
-	.venv/bin/pytest -n 3 --inline-snapshot=disable $(if $(ARGS),$(ARGS),--cov --cov-report=)
+	.venv/bin/pytest -n 4 --dist worksteal --inline-snapshot=disable $(if $(ARGS),$(ARGS),--cov --cov-report=)
 
 check: .venv/.dev ## Format, lint, types and the direction of imports
 	.venv/bin/ruff format --check --quiet

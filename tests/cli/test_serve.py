@@ -188,7 +188,7 @@ def broken() -> Iterator[int]:
     ],
 )
 async def test_it_serves_also_if_nobody_can_read_what_it_writes(
-    tmp_path: Path, streams: str, unread: int, broken: int
+    started_before: Path, streams: str, unread: int, broken: int
 ) -> None:
     # Bound, so that nobody else gets it meanwhile; the gateway may listen on it, since this one does not.
     held = socket.socket()
@@ -206,8 +206,8 @@ async def test_it_serves_also_if_nobody_can_read_what_it_writes(
             "turnbridge",
         ),
         *("serve", "--demo", "--port", str(port)),
-        env=environment(tmp_path, PROXY_PROT="1"),
-        cwd=tmp_path,
+        env=environment(started_before, PROXY_PROT="1"),
+        cwd=started_before,
         stdout=asyncio.subprocess.DEVNULL,
         pass_fds=(unread, broken),
     )
@@ -222,7 +222,7 @@ async def test_it_serves_also_if_nobody_can_read_what_it_writes(
             assert await process.wait() == 0
     finally:
         held.close()
-        await end_by_force(process, tmp_path)
+        await end_by_force(process, started_before)
 
 
 @pytest.mark.promise("start.settings.bad")
@@ -331,9 +331,9 @@ async def test_a_key_that_the_user_chose_is_not_printed(started_before: Path) ->
 
 @pytest.mark.promise("faults.signals")
 @pytest.mark.parametrize(("number", "ready"), [(signal.SIGTERM, True), (signal.SIGINT, True), (signal.SIGINT, False)])
-async def test_a_signal_ends_everything_cleanly(tmp_path: Path, number: signal.Signals, ready: bool) -> None:
+async def test_a_signal_ends_everything_cleanly(started_before: Path, number: signal.Signals, ready: bool) -> None:
     """Also while Codex is still starting."""
-    async with serving(tmp_path, "--demo") as gateway:
+    async with serving(started_before, "--demo") as gateway:
         if ready:
             await gateway.ready()
             assert gateway.codex_pids()

@@ -48,10 +48,13 @@ def bad_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return stand_in(tmp_path_factory.mktemp("bin"), bad_codex.__file__)
 
 
-@pytest.fixture
-async def bad(tmp_path: Path, bad_binary: Path) -> AsyncIterator[Bridge]:
-    """Return a gateway with two bad app-servers: one gateway for each test, since they start quickly."""
-    async with running_bridge(tmp_path / "gateway", CODEX_BIN=bad_binary, WORKER_COUNT=2) as running:
+@pytest.fixture(scope="module")
+async def bad(
+    tmp_path_factory: pytest.TempPathFactory, bad_binary: Path, anyio_backend: object, impatient: None
+) -> AsyncIterator[Bridge]:
+    """Return a gateway with two bad app-servers, which replaces those that a test has harmed."""
+    del anyio_backend, impatient  # Named so that they come first.
+    async with running_bridge(tmp_path_factory.mktemp("bad"), CODEX_BIN=bad_binary, WORKER_COUNT=2) as running:
         await grow(running.gateway.pool, 2)
         yield running
 

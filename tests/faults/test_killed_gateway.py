@@ -10,8 +10,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.support.gateway import running_bridge
 from tests.support.gateway_process import API_KEY, gateway_process
-from tests.support.plain_http import RESPONSES
+from tests.support.plain_http import RESPONSES, client
+from tests.support.waiting import LOOK_AGAIN_S
+from turnbridge.api.responses import background
 from turnbridge.api.responses.background import LOST
 from turnbridge.engine.records import History
 from turnbridge.scripted_model.replies import (
@@ -42,32 +45,42 @@ async def ended(http: httpx2.AsyncClient, response_id: str) -> JsonObject:
             found: JsonObject = (await http.get(f"{RESPONSES}/{response_id}")).json()
             if found["status"] not in ("queued", "in_progress"):
                 return found
+            await asyncio.sleep(LOOK_AGAIN_S)
 
 
 @pytest.mark.promise("state.background.lost")
-async def test_a_response_in_the_background_has_failed_after_its_gateway_was_killed(started_before: Path) -> None:
+async def test_a_response_in_the_background_has_failed_after_its_gateway_was_killed(
+    started_before: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "RENEWAL_S", 0.05)
+    monkeypatch.setattr(background, "GRACE_S", 0.2)
     endless = answer(message("begun", pieces=["begun", Wait(gate=asyncio.Event())]))
-    async with ScriptedModel(lambda _: endless) as model:
-        async with gateway_process(started_before, model.base_url, ONE) as gateway, gateway.client() as http:
-            await gateway.ready()
-            asked: JsonObject = {"model": "gpt-5.5", "input": "hi", "background": True}
-            begun = (await http.post(RESPONSES, json=asked)).json()
-            await model.until(lambda model: model.active == 1)
-            gateway.send(signal.SIGKILL)
-            await gateway.process.wait()
-        # However long the other one takes to start.
-        await set_lease(started_before / "data", begun["id"], HOUR_S)
-        model.respond = lambda _: answer(message("Well."))
-        async with gateway_process(started_before, model.base_url, ONE) as gateway, gateway.client() as http:
-            await gateway.ready()
-            # Its gateway might still be there, for all that the other one knows.
-            assert (await http.get(f"{RESPONSES}/{begun['id']}")).json()["status"] == "queued"
-            await set_lease(started_before / "data", begun["id"], -1)
-            failed = await ended(http, begun["id"])
-            error: JsonObject = {"code": "server_error", "message": LOST}
-            assert failed == {**begun, "status": "failed", "error": error}
-            after = {"model": "gpt-5.5", "input": "again", "previous_response_id": begun["id"]}
-            assert (await http.post(RESPONSES, json=after)).json()["status"] == "completed"
+    async with (
+        ScriptedModel(lambda _: endless) as model,
+        gateway_process(started_before, model.base_url, ONE) as gateway,
+        gateway.client() as http,
+    ):
+        await gateway.ready()
+        asked: JsonObject = {"model": "gpt-5.5", "input": "hi", "background": True}
+        begun = (await http.post(RESPONSES, json=asked)).json()
+        await model.until(lambda model: model.active == 1)
+        gateway.send(signal.SIGKILL)
+        await gateway.process.wait()
+    # However long the other one takes to start.
+    await set_lease(started_before / "data", begun["id"], HOUR_S)
+    async with (
+        running_bridge(started_before / "data", api_key=API_KEY) as bridge,
+        client(bridge.url, API_KEY) as http,
+    ):
+        # Its gateway might still be there, for all that the other one knows.
+        assert (await http.get(f"{RESPONSES}/{begun['id']}")).json()["status"] == "queued"
+        await set_lease(started_before / "data", begun["id"], -1)
+        failed = await ended(http, begun["id"])
+        error: JsonObject = {"code": "server_error", "message": LOST}
+        assert failed == {**begun, "status": "failed", "error": error}
+        bridge.says("Well.")
+        after = {"model": "gpt-5.5", "input": "again", "previous_response_id": begun["id"]}
+        assert (await http.post(RESPONSES, json=after)).json()["status"] == "completed"
 
 
 async def set_lease(data_dir: Path, response_id: str, lease_s: float) -> None:

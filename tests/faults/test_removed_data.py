@@ -38,11 +38,15 @@ async def test_a_home_that_was_removed_is_made_again_for_the_next_request(tmp_pa
 
 
 @pytest.mark.promise("faults.data-removed")
-async def test_a_home_that_cannot_be_made_again_is_told_until_it_can(tmp_path: Path) -> None:
+async def test_a_home_that_cannot_be_made_again_is_told_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = tmp_path / "data"
     async with running_bridge(data) as bridge:
         bridge.model.respond = lambda _: answer(message("Well."))
         await until(lambda: is_whole(bridge.gateway.pool))
+        # Its only request that waits for a start is one that waits in vain.
+        monkeypatch.setattr(bridge.gateway.pool, "start_timeout_s", 0.5)
         shutil.rmtree(data)
         data.touch()
         # Nobody has to ask first.

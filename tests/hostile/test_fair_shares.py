@@ -1,6 +1,7 @@
 """One client takes all that it can get, and another one beside it finds its own share free and its own things kept."""
 
 import asyncio
+import itertools
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -8,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.site import Site, repeat, running_site
-from tests.support.plain_http import CHAT, RESPONSES
+from tests.hostile.site import HOSTILE_KEY, NEIGHBOUR_KEY, Site, repeat, running_site
+from tests.support.gateway import running_bridge
+from tests.support.plain_http import CHAT, RESPONSES, client
 from tests.support.waiting import until
-from turnbridge.engine.kept_threads import MOST_PARKED
+from turnbridge.engine import kept_threads
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,
@@ -23,7 +25,7 @@ from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
-MOST_TURNS, MOST_WAITING, MOST_WARM = 8, 4, 3
+MOST_TURNS, MOST_WAITING, MOST_WARM, MOST_PARKED = 8, 4, 3, 8
 SETTINGS = {"PROXY_MAX_TURNS": MOST_TURNS, "PROXY_QUEUE_MAX": MOST_WAITING, "PROXY_WARM_THREADS_MAX": MOST_WARM}
 LOOK: JsonObject = {"name": "look", "parameters": {"type": "object", "properties": {}}}
 
@@ -87,26 +89,31 @@ async def test_a_client_that_keeps_many_threads_does_not_cool_those_of_another(s
 
 
 @pytest.mark.promise("tools.parked.bounded")
-async def test_a_client_that_answers_none_of_its_calls_does_not_end_the_turn_of_another(small: Site) -> None:
+async def test_a_client_that_answers_none_of_its_calls_does_not_end_the_turn_of_another(
+    started_before: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_threads, "MOST_PARKED", MOST_PARKED)
     wishes: dict[str, Json] = {"tools": [{"type": "function", "function": LOOK}]}
-    number = iter(range(MOST_PARKED + 10))
+    number = itertools.count()
 
     def respond(request: JsonObject) -> Reply:
         seen = '"function_call_output"' in json.dumps(request["input"])
         return answer(message("Seen.")) if seen else answer(function_call("look", "{}", call_id=f"call_{next(number)}"))
 
-    small.model.respond = respond
-    called = (await small.neighbour.post(CHAT, json=chat(user("Look."), **wishes))).json()["choices"][0]["message"]
-
-    async def flood() -> None:
-        for _ in range((MOST_PARKED + 4) // 4):
-            await small.hostile.post(CHAT, json=chat(user("Look."), **wishes))
-
-    await asyncio.gather(*(flood() for _ in range(4)))
-    output: JsonObject = {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "A house."}
-    told: JsonObject = {"role": "assistant", "tool_calls": called["tool_calls"]}
-    reply = await small.neighbour.post(CHAT, json=chat(user("Look."), told, output, **wishes))
-    assert (reply.status_code, reply.headers["x-turnbridge-thread"]) == (200, "parked")
+    async with (
+        running_bridge(started_before / "data", api_key=f"{HOSTILE_KEY},{NEIGHBOUR_KEY}") as bridge,
+        client(bridge.url, HOSTILE_KEY) as hostile,
+        client(bridge.url, NEIGHBOUR_KEY) as neighbour,
+    ):
+        bridge.model.respond = respond
+        called = (await neighbour.post(CHAT, json=chat(user("Look."), **wishes))).json()["choices"][0]["message"]
+        asked = [hostile.post(CHAT, json=chat(user("Look."), **wishes)) for _ in range(MOST_PARKED + 4)]
+        assert {reply.status_code for reply in await asyncio.gather(*asked)} == {200}
+        assert len(bridge.gateway.calls) == MOST_PARKED
+        output: JsonObject = {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "A house."}
+        told: JsonObject = {"role": "assistant", "tool_calls": called["tool_calls"]}
+        reply = await neighbour.post(CHAT, json=chat(user("Look."), told, output, **wishes))
+        assert (reply.status_code, reply.headers["x-turnbridge-thread"]) == (200, "parked")
 
 
 @pytest.mark.promise("state.retention.fair")
