@@ -40,11 +40,12 @@ run: install ## Serve the demo: a scripted model behind the real Codex, no accou
 test: check node codex-old ## Check, then run the tests
 	.venv/bin/pytest -n 4 --dist worksteal --inline-snapshot=disable $(if $(ARGS),$(ARGS),--cov --cov-report=)
 
-check: .venv/.dev ## Format, lint, types and the direction of imports
+check: .venv/.dev ## Format, lint, types, the direction of imports, spelling
 	.venv/bin/ruff format --check --quiet
 	.venv/bin/ruff check --quiet
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
+	.venv/bin/codespell
 
 fix: .venv/.dev ## Format, and mend what ruff can mend
 	.venv/bin/ruff format
@@ -60,7 +61,7 @@ upgrade: UPGRADE = --upgrade
 upgrade: lock ## Move every locked Python package to the newest version that fits
 
 clean: ## Remove .venv, node_modules and caches
-	rm -rf .venv tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf .venv build tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage*
 
 compile = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" $(UPGRADE) pyproject.toml --group build
@@ -129,13 +130,16 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
-.PHONY: pictures bench fuzz-api soak soak-short codex-matrix walk
+.PHONY: docs pictures bench fuzz-api soak soak-short codex-matrix walk
 
 walk: .venv/.dev ## Count the functions, modules and frames of ours that a request goes through; ARGS="-v" names them
 	.venv/bin/python -m tools.walk $(ARGS)
 
 codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and write docs/codex-versions.md (10 minutes, 4 GB)
 	.venv/bin/python -m tools.codex_matrix $(ARGS)
+
+docs: .venv/.dev ## Build the documentation as a site, in build/site
+	.venv/bin/python -m tools.site
 
 pictures: .venv/.dev ## Take the pictures of the page for the documentation (needs Chromium)
 	.venv/bin/python -m tools.pictures

@@ -215,6 +215,13 @@ def client_links() -> str:
     return " ·\n".join(f"[{client.title}](connect/{client.name}.md)" for client in CLIENTS)
 
 
+def decisions() -> str:
+    """Return the list of decision records."""
+    records = sorted((ROOT / "docs/decisions").glob("0*.md"))
+    titles = {record: record.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for record in records}
+    return "\n".join(f"- {record.name[:4]} [{title}]({record.name})" for record, title in titles.items())
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "kept-config": kept_config,
@@ -223,6 +230,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "client-pages": client_pages,
     **{f"connect-{client.name}": partial(_client_page, client) for client in CLIENTS},
     "commands": commands,
+    "decisions": decisions,
     "errors": errors,
     "provider-statuses": provider_statuses,
     "codex-names": codex_names,
