@@ -45,6 +45,21 @@ def test_the_index_leads_to_every_page() -> None:
     assert [page for page in pages if page != "index.md" and f"]({page})" not in index] == []
 
 
+def test_the_site_builds_without_a_broken_link() -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "tools.site"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=EXAMPLE_TIMEOUT_S,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    navigation = _text(ROOT / "mkdocs.yml")
+    pages = {str(page.relative_to(ROOT)) for page in PAGES if page.parent.name != "decisions"}
+    assert [page for page in sorted(pages) if f": {page}\n" not in navigation] == []
+
+
 def test_every_generated_part_is_up_to_date() -> None:
     stale = [page.name for page in PAGES if regenerated(_text(page)) != _text(page)]
     assert not stale, "Run: python -m tools.docs"
