@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from tests.api.sdk_methods import methods
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread, saying
 from tests.support.gateway import API_KEY, listening, official_client, settings_for_tests
-from turnbridge import bootstrap
+from turnbridge import bootstrap, parts
 from turnbridge.engine.ports import Model
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
@@ -52,7 +52,7 @@ class EndlessBackend(ScriptedBackend):
 async def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[openai.AsyncOpenAI]:
     """Return the SDK, pointed at a gateway on that backend."""
     backend = EndlessBackend(turns=[])
-    monkeypatch.setattr(bootstrap, "CodexBackend", lambda *_, **__: backend)
+    monkeypatch.setattr(parts, "CodexBackend", lambda *_, **__: backend)
     settings = settings_for_tests(tmp_path, CODEX_BIN="/nowhere/codex")
     async with (
         bootstrap.running_gateway(settings, api_key=API_KEY) as gateway,

@@ -46,6 +46,9 @@ JSON_WANTED: JsonObject = {"type": "json_schema", "json_schema": {"name": "a", "
 async def keeping(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
     """Return a gateway that keeps threads, so that the request of a thread that is kept is looked for, too."""
     del anyio_backend  # Named so that its scope is this one's.
+    # What other tests have left, in a traceback or a gateway that is shared, need not be looked through.
+    gc.collect()
+    gc.freeze()
     async with running_bridge(tmp_path_factory.mktemp("freed"), PROXY_WARM_THREADS_MAX=64) as running:
         yield running
 
@@ -54,14 +57,9 @@ async def keeping(tmp_path_factory: pytest.TempPathFactory, anyio_backend: objec
 def no_collector() -> Iterator[None]:
     """Leave everything to reference counts."""
     gc.collect()
-    OTHERS[:] = [held for held in gc.get_objects() if isinstance(held, TurnRequest)]
     gc.disable()
     yield
     gc.enable()
-
-
-OTHERS: list[TurnRequest] = []
-"""Requests that tests before these have left in this process, in a traceback for example."""
 
 
 def large(marker: str = "") -> str:
@@ -103,13 +101,11 @@ def is_large(value: object) -> bool:
 
 def left_over() -> list[object]:
     """Return all that holds something of a request; a thread that is kept has its few words for the model."""
-    return [held for held in gc.get_objects() if _is_request(held) or any(map(is_large, gc.get_referents(held)))]
-
-
-def _is_request(held: object) -> bool:
-    if not isinstance(held, TurnRequest) or held.items == ():
-        return False
-    return not any(held is other for other in OTHERS)
+    return [
+        held
+        for held in gc.get_objects()
+        if (isinstance(held, TurnRequest) and held.items != ()) or any(map(is_large, gc.get_referents(held)))
+    ]
 
 
 async def all_freed(bridge: Bridge) -> None:
