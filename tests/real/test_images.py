@@ -21,7 +21,7 @@ from tests.real.fidelity_cases import (
     text,
 )
 from tests.support.gateway import Bridge, running_bridge
-from turnbridge import bootstrap
+from turnbridge import parts
 from turnbridge.media.fetch import GuardedFetcher
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.outbound.guard import Endpoint
@@ -250,7 +250,7 @@ async def test_an_image_behind_an_https_url_is_fetched_and_shown(
         return [here]
 
     fetcher = GuardedFetcher(resolver=resolve, allowed=lambda address: address == LOOPBACK, ssl_context=trust)
-    monkeypatch.setattr(bootstrap, "HttpMediaLoader", partial(HttpMediaLoader, fetcher=fetcher))
+    monkeypatch.setattr(parts, "HttpMediaLoader", partial(HttpMediaLoader, fetcher=fetcher))
     async with running_bridge(tmp_path) as bridge:
         part = image("https://images.example/a.png", detail="high")
         assert await shown(bridge, part) == (image(data_url(picture), detail="high"), None)

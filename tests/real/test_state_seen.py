@@ -15,7 +15,7 @@ from tests.real.fidelity_cases import result, said, text
 from tests.real.test_images import LOOPBACK, data_url, png
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.tool_clients import inputs, weather_call
-from turnbridge import bootstrap
+from turnbridge import parts
 from turnbridge.api.responses import seen as seen_module
 from turnbridge.media.fetch import GuardedFetcher
 from turnbridge.media.loader import HttpMediaLoader
@@ -61,7 +61,7 @@ async def links(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Links]:
 
     fetcher = partial(GuardedFetcher, resolver=resolve, allowed=lambda address: address == LOOPBACK, ssl_context=trust)
     monkeypatch.setattr(
-        bootstrap, "HttpMediaLoader", lambda helpers, files: HttpMediaLoader(helpers, fetcher(), files=files)
+        parts, "HttpMediaLoader", lambda helpers, files: HttpMediaLoader(helpers, fetcher(), files=files)
     )
     yield links
     site.close()
