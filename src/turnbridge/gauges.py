@@ -59,7 +59,7 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
         "Resident memory of the app-servers that take turns.",
         lambda: sum(worker.resident_bytes for worker in pool.workers),
     )
-    metrics.watch_totals(
+    metrics.watch_each(
         "turnbridge_app_server_replacements_total",
         "App-servers that ended by themselves or were replaced or stopped, by reason.",
         lambda: pool.ended,
