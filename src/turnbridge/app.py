@@ -21,10 +21,10 @@ from turnbridge.web.http import Dialect, RouteOf, json_response
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
 from turnbridge.web.middleware.ingress import NO_PAGE, PageSide, wrap
 from turnbridge.web.middleware.keyring import Keyring
-from turnbridge.web.middleware.meter import TOKEN_HEADERS, LimitTokens, Meter
+from turnbridge.web.middleware.limits import PLAN_HEADERS, Limits
+from turnbridge.web.middleware.meter import TOKEN_HEADERS, Meter
 from turnbridge.web.middleware.observability import Metrics, context_of
-from turnbridge.web.middleware.plan import PLAN_HEADERS, ShowPlan
-from turnbridge.web.middleware.rate_limit import RATE_HEADERS, LimitRate, RequestRates
+from turnbridge.web.middleware.rate_limit import RATE_HEADERS, RequestRates
 from turnbridge.web.middleware.spans import Spans
 
 EXPOSED_HEADERS = (
@@ -96,7 +96,7 @@ def build_app(
     """
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
-    limited = [*_limits(rates, meter, plan), *once]
+    limited = [Middleware(Limits, rates=rates, meter=meter, plan=plan), *once]
     # First what is not served: some of its paths would be taken for ids.
     routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)
     routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
@@ -114,11 +114,6 @@ def build_app(
         page=NO_PAGE if page is None else page.side(),
         spans=spans,
     )
-
-
-def _limits(rates: RequestRates, meter: Meter, plan: Callable[[], Mapping[str, PlanWindow]]) -> tuple[Middleware, ...]:
-    """Return the layers of routes that generate. What is refused for its tokens does not count for the rate."""
-    return Middleware(ShowPlan, plan=plan), Middleware(LimitTokens, meter=meter), Middleware(LimitRate, rates=rates)
 
 
 def _api_routes(

@@ -20,11 +20,12 @@ from turnbridge.web.http import Dialect, RouteOf, header_value, is_loopback, nam
 from turnbridge.web.middleware.auth import HOST_ECHO_LIMIT, Keys
 from turnbridge.web.middleware.cors import Origins
 from turnbridge.web.middleware.idempotency import AnswerOnce, Answers
-from turnbridge.web.middleware.ingress import Headers, Observe, PageSide, RequestEnded, guarded
+from turnbridge.web.middleware.ingress import Ingress, PageSide, RequestEnded
 from turnbridge.web.middleware.keyring import Keyring
-from turnbridge.web.middleware.meter import LimitTokens, Meter
+from turnbridge.web.middleware.limits import Limits
+from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import OTHER, Metrics, context_of
-from turnbridge.web.middleware.rate_limit import LimitRate, RequestRates
+from turnbridge.web.middleware.rate_limit import RequestRates
 from turnbridge.web.middleware.spans import Spans
 
 CLIENT = Client(id="ollama", name="ollama")
@@ -54,20 +55,15 @@ class Api(Protocol):
 class Visitors:
     """Who may use the listener, and as which client."""
 
-    def __init__(self, keyring: Keyring, origins: Origins) -> None:
+    def __init__(self, keyring: Keyring) -> None:
         self._keys = Keys(keyring)
-        self._origins = origins
 
-    def check(self, scope: Scope) -> Headers | None:
-        """Note the client of a request; return the headers of a preflight, if it is one. Raises what refuses it."""
-        context = context_of(scope)
-        preflight = self._origins.check(scope)
-        if preflight is None:
-            proxied = any(name in PROXY_HEADERS for name, _ in scope["headers"])
-            # A key that comes from here is not looked at: many clients send just any, since Ollama asks for none.
-            here = is_loopback(context.peer) and not proxied
-            context.client = _without_key(scope) if here else self._keys.check(scope)
-        return preflight
+    def client(self, scope: Scope) -> Client:
+        """Return the client of a request; raises what refuses it."""
+        proxied = any(name in PROXY_HEADERS for name, _ in scope["headers"])
+        # A key that comes from here is not looked at: many clients send just any, since Ollama asks for none.
+        here = is_loopback(context_of(scope).peer) and not proxied
+        return _without_key(scope) if here else self._keys.check(scope)
 
 
 def _without_key(scope: Scope) -> Client:
@@ -106,10 +102,11 @@ def build_listener(
     routes, dialects = _routes(api, others, rates, meter, bodies)
     # Any origin is a choice for a server that asks for a key.
     origins = Origins((origin for origin in allowed_origins if origin != ANY_ORIGIN), exposed_headers)
-    app, table = guarded(Router(routes), Visitors(keyring, origins).check, prefixes=("/api/", "/v1/"))
-    return Observe(
-        app,
-        routes=table,
+    return Ingress(
+        Router(routes),
+        origins=origins,
+        identify=Visitors(keyring).client,
+        prefixes=("/api/", "/v1/"),
         metrics=metrics,
         keyring=keyring,
         dialects=dialects,
@@ -124,7 +121,7 @@ def _routes(
 ) -> tuple[list[Route], dict[str, Dialect]]:
     """Return all routes, and their dialects by template."""
     layers = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
-    limited = [Middleware(LimitTokens, meter=meter), Middleware(LimitRate, rates=rates), *layers]
+    limited = [Middleware(Limits, meter=meter, rates=rates), *layers]
     routes: list[Route] = []
     dialects: dict[str, Dialect] = {OTHER: OLLAMA}
     for prefix, each in (("", api), *(("/v1", other) for other in others)):

@@ -1,15 +1,13 @@
 """What happens to every request around its handler: identity, observation, errors, origins, the key.
 
-`wrap` puts two layers around all that: one that turns errors into answers, and one that observes. They are plain ASGI,
-so a stream passes through untouched, and only the outermost one looks at what is sent: everything else leaves the
-headers that it wants in the `RequestContext`.
+All of it is one layer of plain ASGI, so that a stream passes through untouched. Only this layer looks at what is sent:
+everything else leaves the headers that it wants in the `RequestContext`.
 """
 
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import TypeAlias
 
@@ -106,10 +104,9 @@ def wrap(
     spans: Spans | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ASGIApp:
-    """Return `router` inside the layers.
+    """Return `router` inside the ingress of the main listener.
 
     `dialects` has those of the routes, by their templates, that are not OpenAI's.
-    A bare router, because a Starlette application would answer errors itself before these layers see them.
     """
     keys = Keys(keyring)
     scrape = Keys(Keyring(metrics_token), setting="PROXY_METRICS_TOKEN").check if metrics_token else keys.check_operator
@@ -120,40 +117,18 @@ def wrap(
         own_names=own_names,
         visitor=page.visitor,
     )
-    origins = Origins(allowed_origins, exposed_headers)
-
-    def check(scope: Scope) -> Headers | None:
-        preflight = origins.check(scope)
-        if preflight is None:
-            context_of(scope).client = authentication.client(scope)
-        return preflight
-
-    app, routes = guarded(router, check)
-    observed = partial(Observe, app, routes=routes, metrics=metrics, keyring=keyring, leaving=leaving, clock=clock)
-    return observed(dialects=dialects or {}, spans=spans, page=page)
-
-
-def guarded(
-    router: Router, check: Callable[[Scope], Headers | None], *, prefixes: tuple[str, ...] = (f"{VERSION}/",)
-) -> tuple[ASGIApp, "RouteTable"]:
-    """Return `router` behind a check and inside the layer that answers errors, and its routes.
-
-    `check` notes the client of a request or raises what refuses it, and returns the headers of a preflight if it is
-    one. `prefixes` are those of the routes that a 404 names.
-    """
-    # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
-    router.redirect_slashes = False
-    routes = RouteTable(router.routes, prefixes)
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        preflight = check(scope)
-        if preflight is not None:
-            await send({"type": "http.response.start", "status": 204, "headers": preflight})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await routes.fixed.get((scope["method"], scope["path"]), router)(scope, receive, send)
-
-    return AnswerErrors(serve, routes=routes), routes
+    return Ingress(
+        router,
+        origins=Origins(allowed_origins, exposed_headers),
+        identify=authentication.client,
+        metrics=metrics,
+        keyring=keyring,
+        dialects=dialects or {},
+        leaving=leaving,
+        spans=spans,
+        page=page,
+        clock=clock,
+    )
 
 
 def _path_of(scope: Scope) -> str:
@@ -212,24 +187,34 @@ class RouteTable:
         return sorted(self._methods.get(template, ()))
 
 
-class Observe:
-    """Gives each request its id and its record, and logs and counts it when it ends, however it ends."""
+class Ingress:
+    """Gives each request its id and record, finds its client, answers errors, and logs and counts it when it ends."""
 
     def __init__(
         self,
-        app: ASGIApp,
+        router: Router,
         *,
-        routes: RouteTable,
+        origins: Origins,
+        identify: Callable[[Scope], Client | None],
         metrics: Metrics,
         keyring: Keyring,
         dialects: Mapping[str, Dialect],
         leaving: Callable[[], bool],
         spans: Spans | None,
         page: PageSide,
+        prefixes: tuple[str, ...] = (f"{VERSION}/",),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._app = app
-        self._routes = routes
+        """`identify` returns whose request it is, or raises; `prefixes` are those of the routes that a 404 names.
+
+        A bare router, because a Starlette application would answer errors itself before this layer sees them.
+        """
+        # It would send whoever asks for `/metrics/` to `/metrics`, under whatever host the request names.
+        router.redirect_slashes = False
+        self._router = router
+        self._routes = RouteTable(router.routes, prefixes)
+        self._origins = origins
+        self._identify = identify
         self._metrics = metrics
         self._secrets = keyring.secrets
         self._dialects = dialects
@@ -241,10 +226,11 @@ class Observe:
         self._log = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request under observation."""
-        scope["path"] = _path_of(scope)
-        context = self._context_for(scope)
-        scope[CONTEXT_KEY] = context
+        """Serve the request; nothing but a cancellation is raised."""
+        scope["path"] = path = _path_of(scope)
+        scope[CONTEXT_KEY] = context = self._context_for(scope)
+        # Starlette's router raises its 404 and 405 only inside an application; else it answers in plain text.
+        scope["app"] = self
 
         async def watched_receive() -> Message:
             message = await receive()
@@ -263,7 +249,17 @@ class Observe:
         if not context.own:
             self._metrics.request_began()
         try:
-            await self._app(scope, watched_receive, watched_send)
+            preflight = self._origins.check(scope)
+            if preflight is None:
+                context.client = self._identify(scope)
+                served = self._routes.fixed.get((scope["method"], path), self._router)
+                await served(scope, watched_receive, watched_send)
+            else:
+                await watched_send({"type": "http.response.start", "status": 204, "headers": preflight})
+                await watched_send({"type": "http.response.body", "body": b""})
+        # The last resort: whatever the defect, the client must get an answer and the log its cause.
+        except Exception as raised:  # noqa: BLE001
+            await self._answer(raised, scope, watched_send)
         finally:
             self._end(context, scope)
 
@@ -302,45 +298,6 @@ class Observe:
             response_headers=[(b"x-request-id", request_id)],
         )
 
-
-class AnswerErrors:
-    """Turns whatever is raised before the response began into the error of its API."""
-
-    def __init__(self, app: ASGIApp, *, routes: RouteTable) -> None:
-        self._app = app
-        self._routes = routes
-        self._log = structlog.get_logger()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request; nothing but a cancellation is raised."""
-        context = context_of(scope)
-        # Starlette's router raises its 404 and 405 only inside an application; else it answers in plain text.
-        scope["app"] = self
-        try:
-            await self._app(scope, receive, send)
-        except ClientDisconnect:
-            context.client_gone = True
-        except GatewayError as error:
-            if context.status is not None:
-                self._log.warning(
-                    "error_after_response_began",
-                    request_id=context.request_id,
-                    code=error.error_code,
-                    reason=error.message,
-                )
-            await self._answer(without_frames(error), scope, send)
-        except HTTPException as error:
-            await self._answer(self._not_served(error.status_code, scope), scope, send)
-        # The last resort: whatever the defect, the client must get an answer and the log its cause.
-        except Exception as defect:  # noqa: BLE001
-            self._log.exception("unexpected_fault", request_id=context.request_id, route=context.route)
-            without_frames(defect)
-            fault = InternalFault(
-                "The gateway failed by a defect of its own. Try again; if that does not help, "
-                f"look for the request id {context.request_id} in the gateway's log."
-            )
-            await self._answer(fault, scope, send)
-
     def _not_served(self, status: int, scope: Scope) -> GatewayError:
         """Return what the router's 404 or 405 means to a client."""
         context = context_of(scope)
@@ -362,10 +319,11 @@ class AnswerErrors:
             advice = f"Did you mean {meant}? Clients add the route to their URL, which ends with the port."
         return NotFound(f"Invalid URL ({context.method} {path[:PATH_ECHO_LIMIT]}). {advice}")
 
-    async def _answer(self, error: GatewayError, scope: Scope, send: Send) -> None:
-        """Send an error in the shape of its API, unless the response has begun."""
+    async def _answer(self, raised: Exception, scope: Scope, send: Send) -> None:
+        """Send what was raised as an error in the shape of its API, unless the response has begun."""
         context = context_of(scope)
-        if context.complete:
+        error = self._error(raised, scope)
+        if error is None or context.complete:
             return
         context.note_error(error)
         if context.status is not None:
@@ -375,3 +333,29 @@ class AnswerErrors:
         headers = {"content-type": "application/json", "content-length": str(len(body)), **reply.headers}
         await send({"type": "http.response.start", "status": reply.status, "headers": encoded(headers)})
         await send({"type": "http.response.body", "body": b"" if context.method == "HEAD" else body})
+
+    def _error(self, raised: Exception, scope: Scope) -> GatewayError | None:
+        """Return what a client is told of what was raised; nothing if it has left."""
+        context = context_of(scope)
+        match raised:
+            case ClientDisconnect():
+                context.client_gone = True
+                return None
+            case GatewayError():
+                if context.status is not None:
+                    self._log.warning(
+                        "error_after_response_began",
+                        request_id=context.request_id,
+                        code=raised.error_code,
+                        reason=raised.message,
+                    )
+                return without_frames(raised)
+            case HTTPException():
+                return self._not_served(raised.status_code, scope)
+            case _:
+                self._log.exception("unexpected_fault", request_id=context.request_id, route=context.route)
+                without_frames(raised)
+                return InternalFault(
+                    "The gateway failed by a defect of its own. Try again; if that does not help, "
+                    f"look for the request id {context.request_id} in the gateway's log."
+                )

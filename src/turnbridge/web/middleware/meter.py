@@ -1,4 +1,4 @@
-"""Counts what clients use, and holds them to their token limits.
+"""Counts what clients use, and how much of their token limits is left.
 
 Usage is counted in memory and written to the store in batches beside the requests: a gateway that is killed loses the
 last seconds (docs/decisions/0029-usage.md). With each batch, the sums of clients with limits are read again, since
@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import structlog
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.engine.records import UsageStore
 from turnbridge.turn.clients import Client
-from turnbridge.turn.errors import GatewayError, RateLimited
+from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import Usage
 from turnbridge.turn.usage import (
     HOUR_S,
@@ -24,11 +23,9 @@ from turnbridge.turn.usage import (
     TokenLimit,
     UsageKey,
     Window,
-    described_tokens,
     window_start,
 )
-from turnbridge.web.middleware.auth import caller
-from turnbridge.web.middleware.observability import Outcome, RequestContext, context_of
+from turnbridge.web.middleware.observability import Outcome, RequestContext
 from turnbridge.web.middleware.rate_limit import duration
 
 FLUSH_S = 2.0
@@ -201,25 +198,3 @@ def _counted(usage: Usage | None) -> Counts:
     if usage is None:
         return Counts()
     return Counts(input=usage.input, cached=usage.cached, output=usage.output, reasoning=usage.reasoning)
-
-
-class LimitTokens:
-    """Rejects requests of clients that have used their tokens, and lets the meter count the others."""
-
-    def __init__(self, app: ASGIApp, *, meter: Meter) -> None:
-        self._app = app
-        self._meter = meter
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or raise `RateLimited`."""
-        context, standing = context_of(scope), self._meter.standing(caller(scope))
-        context.on_end = self._meter.request_ended
-        if standing is not None:
-            context.response_headers.extend(standing.headers())
-            if not standing.remaining:
-                raise RateLimited(
-                    f"This key has used its tokens: {described_tokens(standing.limit)}. "
-                    f"Try again in {duration(standing.resets_in_s)}.",
-                    retry_after=standing.resets_in_s,
-                )
-        await self._app(scope, receive, send)

@@ -93,6 +93,8 @@ class RequestContext:
     started_at: float
     response_headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Headers that the answer to this request carries, whoever gives it."""
+    late_headers: Callable[[], Iterable[tuple[bytes, bytes]]] = tuple
+    """Returns further ones when the answer begins."""
     status: int | None = None
     """The HTTP status, once the response has begun."""
     first_byte_at: float | None = None
@@ -167,7 +169,7 @@ class RequestContext:
     def begun(self, start: Message, *, leaving: bool) -> Message:
         """Note that the response begins, and return its beginning with all of its headers."""
         self.status, self.first_byte_at = start["status"], self.clock()
-        headers = [*start.get("headers", ()), *self.response_headers]
+        headers = [*start.get("headers", ()), *self.response_headers, *self.late_headers()]
         # Only the time of an answer that is whole is known here.
         whole = any(name == b"content-length" for name, _ in headers)
         if timing := self.server_timing(total_at=self.first_byte_at if whole else None):

@@ -10,13 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from limits import RateLimitItem, parse_many
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.engine.windows import MovingWindows, Rate, Taken, Windows
-from turnbridge.turn.clients import Client
-from turnbridge.turn.errors import RateLimited
-from turnbridge.web.middleware.auth import caller
-from turnbridge.web.middleware.observability import context_of
 
 # As many as keys are likely to have between them.
 CACHED_LIMITS = 1024
@@ -55,20 +50,16 @@ class RequestRates:
 
     def __init__(self, usual: str | None, windows: Windows | None = None) -> None:
         """`windows` count for all replicas; without them, this gateway counts for itself."""
-        self._usual = parsed_limits(usual)
+        self.usual = parsed_limits(usual)
+        """The limits of clients that have none of their own."""
         self._windows = OwnWindows() if windows is None else windows
-
-    def of(self, client: Client) -> Sequence[RateLimitItem]:
-        """Return the limits of a client."""
-        own = client.limits.rate
-        return self._usual if own is None else parsed_limits(own)
 
     async def take(self, client: str, limits: Sequence[RateLimitItem] | None = None) -> Standing:
         """Count a request, unless a limit is exceeded, and return the state of the tightest limit.
 
         `limits` are the usual ones unless given, and not empty.
         """
-        limits = self._usual if limits is None else limits
+        limits = self.usual if limits is None else limits
         taken = await self._windows.take(client, [Rate(limit.amount, limit.get_expiry()) for limit in limits])
         standings = [
             Standing(
@@ -90,32 +81,6 @@ def parsed_limits(limits: str | None) -> Sequence[RateLimitItem]:
     return parse_many(limits) if limits else ()
 
 
-class LimitRate:
-    """Rejects requests beyond the rate limit, and adds the rate limit headers to responses."""
-
-    def __init__(self, app: ASGIApp, *, rates: RequestRates) -> None:
-        self._app = app
-        self._rates = rates
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or raise `RateLimited`."""
-        client = caller(scope)
-        limits = self._rates.of(client)
-        if not limits:
-            await self._app(scope, receive, send)
-            return
-        # The client's id, so that Redis does not contain keys.
-        standing = await self._rates.take(client.id, limits)
-        context_of(scope).response_headers.extend(standing.headers())
-        if standing.refused:
-            raise RateLimited(
-                f"Rate limit reached for this key: {_in_words(standing.limit)}. "
-                f"Try again in {duration(standing.frees_in_s)}.",
-                retry_after=standing.frees_in_s,
-            )
-        await self._app(scope, receive, send)
-
-
 def duration(seconds: float) -> str:
     """Return a duration in OpenAI's format: `20ms`, `1.5s`, `6m0s`, `1h0m0s`."""
     milliseconds = math.ceil(seconds * 1000)
@@ -127,7 +92,8 @@ def duration(seconds: float) -> str:
     return f"{larger}{rest / 1000:g}s"
 
 
-def _in_words(limit: RateLimitItem) -> str:
+def described_rate(limit: RateLimitItem) -> str:
+    """Return a limit in words."""
     unit = limit.GRANULARITY.name
     window = unit if limit.multiples == 1 else f"{limit.multiples} {unit}s"
     return f"{limit.amount} {'request' if limit.amount == 1 else 'requests'} per {window}"
