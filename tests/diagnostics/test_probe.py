@@ -50,7 +50,7 @@ def test_a_probe_of_the_pinned_binary_shows_every_message_and_finds_it_well(tmp_
     assert status == 0
     sent = [line["method"] for line in messages if (line["direction"], line["kind"]) == ("sent", "request")]
     assert sent[0] == "initialize"
-    assert sent[-4:] == ["thread/start", "thread/inject_items", "turn/start", "thread/unsubscribe"]
+    assert sent[-3:] == ["thread/start", "thread/inject_items", "turn/start"]
     assert {line["schema"] for line in messages} == {"ok"}
     assert (verdict["verdict"], verdict["dialect"], verdict["failure"]) == ("ok", "v2", None)
     assert verdict["messages"] == len(messages)

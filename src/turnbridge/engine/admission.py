@@ -97,7 +97,7 @@ class Admission:
 
     def at_once(self, turns: int, most: int | None = None) -> int:
         """Return how many turns of one request may run at the same time; see `admitted` for `most`."""
-        return min(turns, self._client_running, most or self._client_turns or turns)
+        return turns if turns == 1 else min(turns, self._client_running, most or self._client_turns or turns)
 
     def admitted(self, client: str, turns: int = 1, size: Callable[[], int] = int, most: int | None = None) -> Place:
         """Return a context in which `turns` may run; `size` returns how many characters the request holds.
@@ -105,7 +105,8 @@ class Admission:
         `most` is how many turns this client may have, if it has a limit of its own.
         """
         most = most or self._client_turns
-        return Place(self, client, min(turns, self._client_running), most, size, share=min(turns, most or 0))
+        turns_at_once = turns if turns == 1 else min(turns, self._client_running)
+        return Place(self, client, turns_at_once, most, size, share=min(turns, most or 0))
 
     async def enter(self, place: Place) -> float:
         """Start the turns of a place as soon as they may run; return the seconds that it took."""
@@ -244,7 +245,8 @@ class Admission:
     def _is_at_limit(self, place: Place) -> bool:
         """Tell whether the place's client runs so many turns that it waits for its own to end."""
         # When the second client came, the limit fell, perhaps below what a waiting request asks for.
-        return self._running[place.client] > max(self._client_running - place.turns, 0)
+        running = self._running[place.client]
+        return running > 0 and running > max(self._client_running - place.turns, 0)
 
     def _overtakes(self, place: Place) -> bool:
         """Tell whether a request waits for the turns that the place would take."""

@@ -40,13 +40,15 @@ class Ready(NamedTuple):
 
 async def ready_items(request: TurnRequest, media: MediaLoader) -> Ready:
     """Return the items with every image and file inside them, and the schema if the provider cannot enforce it."""
-    loads = _Loads(media, request.spec.client)
+    items, linked, output = request.items, {}, request.spec.output
     # Most items are text, and long histories have many of them.
-    items = tuple([item if _is_text_message(item) else await loads.item(item) for item in request.items])
-    output = request.spec.output
+    if not all(map(_is_text_message, items)):
+        loads = _Loads(media, request.spec.client)
+        items = tuple([item if _is_text_message(item) else await loads.item(item) for item in items])
+        linked = loads.linked
     if isinstance(output, JsonOfSchema) and not output.enforced:
         items = (_schema_message(output), *items)
-    return Ready(items, loads.linked)
+    return Ready(items, linked)
 
 
 class _Loads:

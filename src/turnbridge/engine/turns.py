@@ -149,7 +149,7 @@ class TurnRun:
         """Return the request as it can be shown to the model."""
         request = self._request
         items, self.linked = await ready_items(request, self._runner.media)
-        ready = request if items == request.items else replace(request, items=items)
+        ready = request if items is request.items else replace(request, items=items)
         if self.serving is not None:
             ready = await self.serving.ready(ready)
         if ready.compaction is not None and await is_due(ready, ready.compaction, self._runner.tokenizer):

@@ -17,6 +17,7 @@ import codex_cli_bin
 import msgspec
 
 from tests.support.turn_requests import turn_request
+from tests.support.waiting import until
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import prepare_bare_home
 from turnbridge.codex.process.pool import Pool
@@ -106,6 +107,7 @@ async def record(directory: Path) -> list[JsonObject]:
                 output = FunctionCallOutput(call_id="call_2_0", output="it")
                 [batch async for batch in thread.resume([output])]
             thread.close()
+        await until(lambda: heard.count(b'"result":{"status":') == 3)
     return [msgspec.json.decode(line, type=dict) for line in heard.splitlines()]
 
 

@@ -16,6 +16,7 @@ from tests.codex.process.real_codex import (
     record,
     running_codex,
 )
+from tests.support.waiting import until
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.pool import Pool
@@ -297,6 +298,7 @@ async def test_a_thread_that_is_given_up_is_released_once(tmp_path: Path) -> Non
         assert "thread/unsubscribe" not in [line["method"] for line in codex.written]
         thread.close()
         thread.close()
+        await until(lambda: codex.written[-1]["method"] == "thread/unsubscribe")
         released = [line["params"] for line in codex.written if line["method"] == "thread/unsubscribe"]
     ids = codex.turn_ids
     assert isinstance(ids, dict)

@@ -26,6 +26,7 @@ OTHERS: dict[type[msgspec.Struct], str] = {
     schema.TurnStartResult: "TurnStartResponse",
     schema.AccountReadResult: "GetAccountResponse",
     schema.RateLimitsReadResult: "GetAccountRateLimitsResponse",
+    schema.RateLimitsUpdated: "AccountRateLimitsUpdatedNotification",
     schema.ModelListResult: "ModelListResponse",
     schema.ConfigReadResult: "ConfigReadResponse",
     schema.RawItem: "ResponseItem",

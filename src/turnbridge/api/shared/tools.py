@@ -94,6 +94,9 @@ class CustomFormat(Grammar):
     grammar: Grammar | None = None
 
 
+NO_TOOLS = ToolUse()
+
+
 def decode_tools(
     declared: Sequence[JsonObject] | None,
     choice: str | JsonObject | None,
@@ -109,6 +112,8 @@ def decode_tools(
     tools, and takes functions for strict ones if they do not say; `found` are the tools that items of the history
     bring, by their place.
     """
+    if not declared and not found and choice is None:
+        return NO_TOOLS
     place, choice_param = ("functions", "function_call") if legacy else ("tools", "tool_choice")
     if not legacy:
         _check_carried({place: declared or (), **(found or {})}, groups=groups)

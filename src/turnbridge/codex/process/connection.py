@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import structlog
@@ -22,7 +22,7 @@ from turnbridge.codex.protocol.messages import (
     Note,
     Notification,
     OlderNotification,
-    RateLimitsReadResult,
+    RateLimitsUpdated,
     RawItemCompleted,
     ToolCallAsked,
 )
@@ -34,7 +34,11 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+Told: TypeAlias = Notification | OlderNotification | RateLimitsUpdated
 _thread_of = attrgetter("thread_id")
+
+# How Codex begins an answer. Found by that, it does not make the notifications beside it be decoded in vain.
+ANSWER = b'{"id":'
 
 
 class CallRefused(InternalFault):
@@ -63,10 +67,7 @@ class Inbox:
         """Called once if the notifications are not read; the thread's owner stops the turn."""
 
     def put(self, notes: Sequence[Note], size: int) -> None:
-        """Add notifications of so many bytes; fails the inbox if too many are unread.
-
-        One batch is never too large by itself: nobody can have read a part of it.
-        """
+        """Add notifications of so many bytes; fails the inbox if too many are unread, but never for one batch alone."""
         if self._error is not None:
             return
         if self._unread >= self.max_unread_bytes and self._unread - self._in_items() >= self.max_unread_bytes:
@@ -147,7 +148,7 @@ class Connection:
         self._calls: dict[jsonrpc.RequestId, tuple[asyncio.Future[msgspec.Raw], asyncio.TimerHandle]] = {}
         self._inboxes: dict[str, Inbox] = {}
         self._shapes: dict[str, type[Notification | OlderNotification]] = {**NOTIFICATIONS, **(older or {})}
-        self._notifications = jsonrpc.Notifications(self._shapes)
+        self._notifications = jsonrpc.Notifications[Told]({**self._shapes, UPDATED: RateLimitsUpdated})
         self._ended: GatewayError | None = None
         self._broken = False
         self.skipped: Counter[str] = Counter()
@@ -178,7 +179,8 @@ class Connection:
         """Send a call and return its future answer, which fails after a timeout."""
         if self._ended is not None:
             raise self._ended
-        self._check_request(method, params)
+        if self._check is not None:
+            self._check_request(self._check, method, params)
         request_id = next(self._ids)
         answer: asyncio.Future[msgspec.Raw] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s or self.call_timeout_s, self._time_out, request_id, method, timeout_s)
@@ -189,7 +191,8 @@ class Connection:
     def cast(self, method: str, params: Json) -> None:
         """Send a call whose answer nobody needs, and which may never come."""
         if self._ended is None:
-            self._check_request(method, params)
+            if self._check is not None:
+                self._check_request(self._check, method, params)
             self._write(jsonrpc.encode_request(next(self._ids), method, params))
 
     def answer(self, request_id: jsonrpc.RequestId, result: Json) -> None:
@@ -215,7 +218,16 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Process data from the pipe."""
-        self._receive_lines(self._lines.whole(data))
+        lines = self._lines.whole(data)
+        start, whole = 0, len(lines)
+        while start < whole and not self._broken:
+            if lines.startswith(ANSWER, start):
+                end = lines.find(b"\n", start) + 1
+                self._receive_other(lines[start:end])
+            else:
+                end = lines.find(b"\n" + ANSWER, start) + 1 or whole
+                self._receive_notifications(lines[start:end])
+            start = end
         if self._lines.endless and not self._broken:
             log.error("codex_line_endless", longer_than=jsonrpc.LONGEST_LINE_BYTES)
             self._break()
@@ -244,16 +256,15 @@ class Connection:
         self._broken = True
         self.on_broken()
 
-    def _check_request(self, method: str, params: Json) -> None:
-        problem = self._check.request_problem(method, params) if self._check is not None else None
-        if problem is not None:
+    def _check_request(self, check: RpcCheck, method: str, params: Json) -> None:
+        if (problem := check.request_problem(method, params)) is not None:
             raise InternalFault(_violation(method, problem))
 
     def _reply_problem(self, question: str, result: Json) -> str | None:
         problem = self._check.reply_problem(question, result) if self._check is not None else None
         return None if problem is None else _violation(f"reply to {question}", problem)
 
-    def _receive_lines(self, lines: bytes) -> None:
+    def _receive_notifications(self, lines: bytes) -> None:
         if self._broken:
             return
         notes = self._notifications.read(lines)
@@ -263,8 +274,8 @@ class Connection:
         # One line is something else, or broken. A binary search finds it, so that the others are decoded together.
         middle = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.find(b"\n") + 1
         if 0 < middle < len(lines):
-            self._receive_lines(lines[:middle])
-            self._receive_lines(lines[middle:])
+            self._receive_notifications(lines[:middle])
+            self._receive_notifications(lines[middle:])
         else:
             self._receive_other(lines)
 
@@ -304,7 +315,9 @@ class Connection:
 
     def _receive_notification(self, method: str, params: msgspec.Raw) -> None:
         if method == UPDATED:
-            self._receive_limits(params)
+            # It comes here only if it cannot be read. No turn depends on it, so that harms none.
+            self.skipped[method] += 1
+            log.warning("codex_limits_unreadable", size=len(params))
             return
         shape = self._shapes.get(method)
         if shape is None:
@@ -318,23 +331,19 @@ class Connection:
             for inbox in self._inboxes.values():
                 inbox.fail(InternalFault(f"Codex sent a `{method}` that this version of Turnbridge cannot read."))
 
-    def _receive_limits(self, params: msgspec.Raw) -> None:
-        """Note how the plan stands. No turn depends on it, so one that cannot be read harms none."""
-        try:
-            self.plan.update(jsonrpc.decode_as(RateLimitsReadResult, params).rate_limits)
-        except msgspec.MsgspecError as error:
-            self.skipped[UPDATED] += 1
-            log.warning("codex_limits_unreadable", error=str(error))
-
-    def _deliver(self, notes: Sequence[Notification | OlderNotification], size: int) -> None:
+    def _deliver(self, notes: Sequence[Told], size: int) -> None:
         """Put notifications of so many bytes into the inboxes of their threads."""
         runs = [notes] if len(notes) == 1 else [list(run) for _, run in itertools.groupby(notes, _thread_of)]
         for run in runs:
             inbox = self._inboxes.get(run[0].thread_id)
-            if inbox is None:
-                self.skipped["late"] += len(run)
+            if inbox is not None:
+                # The notifications of a thread are all of this kind.
+                inbox.put(run, size * len(run) // len(notes))  # type: ignore[arg-type]
+            elif isinstance(run[0], RateLimitsUpdated):
+                for note in run:
+                    self.plan.update(note.rate_limits)  # type: ignore[union-attr]
             else:
-                inbox.put(run, size * len(run) // len(notes))
+                self.skipped["late"] += len(run)
 
     def _receive_tool_call(self, request_id: jsonrpc.RequestId, params: msgspec.Raw) -> None:
         """Put a call of a client's function into the inbox of its thread, which answers it later."""

@@ -171,7 +171,7 @@ class Pool:
             raise LoginRequired(self._login_help)
         if not self._serving:
             raise BackendUnavailable(self._problem, retry_after=self.first_backoff_s)
-        return min(self._serving, key=self._preference)
+        return min(self._serving, key=self._preference) if len(self._serving) > 1 else self._serving[0]
 
     def _preference(self, worker: Worker) -> tuple[bool, bool, int]:
         return worker.login_missing, self._is_outgrown(worker), max(worker.load, self.turns_at_ease - 1)

@@ -12,7 +12,7 @@ import structlog
 
 from turnbridge.codex.process.connection import CallRefused, decode_answer, ignore
 from turnbridge.codex.process.spare_threads import ThreadKind
-from turnbridge.codex.process.worker import Worker, fidelity_of
+from turnbridge.codex.process.worker import Worker
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.decode import Retries, TurnDecoder, lost_image
 from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
@@ -33,6 +33,9 @@ SCRIPT_CALLS_S = 0.02
 
 # Encoding more items than this takes milliseconds, so it is done in a worker thread.
 MANY_ITEMS = 1000
+
+# Decodes nothing: of a thread whose first turn has not begun.
+UNSTARTED = TurnDecoder()
 
 # How Codex reports that it has unloaded a thread, after half an hour without use.
 THREAD_GONE = "thread not found"
@@ -72,7 +75,7 @@ class CodexThread:
         self._closed = False
         self._request = request
         self._names = names
-        self._decoder = TurnDecoder()
+        self._decoder = UNSTARTED
         self._started: asyncio.Future[msgspec.Raw] | None = None
         self._asked: dict[str, int | str] = {}
         self._outputs: dict[str, JsonObject] = {}
@@ -90,7 +93,7 @@ class CodexThread:
     @property
     def fidelity(self) -> str:
         """Return how faithfully the model is shown this thread."""
-        return fidelity_of([self._worker])
+        return self._worker.fidelity
 
     @property
     def retrying(self) -> bool:

@@ -6,7 +6,6 @@ import contextvars
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -31,6 +30,8 @@ log = structlog.get_logger(__name__)
 # What Codex says of a valid login while it cannot reach the account's server.
 ACCOUNT_UNREACHABLE = "workspace routing discovery failed"
 UNSUBSCRIBE = "thread/unsubscribe"
+# How long a thread that nobody uses waits for others to be released with it; Codex keeps it for a minute anyway.
+RELEASE_DELAY_S = 0.25
 DIAGNOSTICS = "server/diagnostics"
 # What older versions are asked instead, to see whether they are alive.
 LOADED_THREADS = "thread/loaded/list"
@@ -131,13 +132,15 @@ class Worker:
     """Whether it was killed because it did not answer the probe."""
     over_websocket: bool
     """Whether Codex reaches the provider over WebSocket."""
+    release: "_Releases" = field(init=False)
+    """Takes the id of a thread that nobody uses any more."""
     spares: SpareThreads = field(init=False)
 
     def __post_init__(self) -> None:
-        # Over WebSocket, each thread that is started sends the provider a request.
         # `release` holds no worker: with its spares it would be a cycle, which stays in memory.
-        release = partial(_unsubscribe, self.connection, self.capabilities)
-        self.spares = SpareThreads(self.connection, release, most=0 if self.over_websocket else MOST_SPARES)
+        self.release = _Releases(self.connection, self.capabilities)
+        # Over WebSocket, each thread that is started sends the provider a request.
+        self.spares = SpareThreads(self.connection, self.release, most=0 if self.over_websocket else MOST_SPARES)
 
     @property
     def is_homeless(self) -> bool:
@@ -149,15 +152,36 @@ class Worker:
         """Return the method that shows that Codex is alive, and how much memory it has if it tells that."""
         return DIAGNOSTICS if DIAGNOSTICS in self.capabilities.params else LOADED_THREADS
 
-    def release(self, thread_id: str) -> None:
-        """Let Codex unload a thread that nobody uses any more: a minute later from 0.166 on, half an hour before."""
-        _unsubscribe(self.connection, self.capabilities, thread_id)
+    @property
+    def fidelity(self) -> str:
+        """Return how faithfully the model is shown a thread of this app-server."""
+        return "exact" if self.dialect == "v2" and not self.extras else fidelity_of([self])
 
 
-def _unsubscribe(connection: Connection, capabilities: Capabilities, thread_id: str) -> None:
-    if UNSUBSCRIBE in capabilities.params:
-        # In an empty context: it does not belong to the request that happens to be served.
-        contextvars.Context().run(connection.cast, UNSUBSCRIBE, {"threadId": thread_id})
+class _Releases:
+    """Lets Codex unload threads that nobody uses: a minute later from 0.166 on, half an hour before.
+
+    The calls of a short while are sent together: each by itself would take a write, and a read for its answer.
+    """
+
+    def __init__(self, connection: Connection, capabilities: Capabilities) -> None:
+        self._connection = connection
+        self._known = UNSUBSCRIBE in capabilities.params
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[str] = []
+
+    def __call__(self, thread_id: str) -> None:
+        if not self._known:
+            return
+        if not self._waiting:
+            # In an empty context: it does not belong to the request that happens to be served.
+            self._loop.call_later(RELEASE_DELAY_S, self._send, context=contextvars.Context())
+        self._waiting.append(thread_id)
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for thread_id in waiting:
+            self._connection.cast(UNSUBSCRIBE, {"threadId": thread_id})
 
 
 def fidelity_of(workers: Sequence[Worker]) -> str:

@@ -20,7 +20,7 @@ from turnbridge.codex.protocol.errors import (
     gateway_error,
     incomplete_reason,
 )
-from turnbridge.codex.protocol.tool_names import ToolNames
+from turnbridge.codex.protocol.tool_names import NO_TOOLS, ToolNames
 from turnbridge.turn import errors
 from turnbridge.turn import events as ev
 from turnbridge.turn.items import ImagePart, Json, JsonObject, Part
@@ -111,7 +111,7 @@ class TurnDecoder:
         parallel_calls: bool = True,
         retries: Retries | None = None,
     ) -> None:
-        self._names = names or ToolNames(())
+        self._names = names or NO_TOOLS
         self._allow_truncation = allow_truncation
         self._retries = retries or Retries()
         self._calls: list[ev.FunctionCallDone] = []

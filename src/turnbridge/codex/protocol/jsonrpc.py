@@ -1,6 +1,7 @@
 """JSON-RPC as app-server speaks it: one JSON object a line, without the `jsonrpc` field."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Generic, Protocol, TypeAlias, TypeVar, Union
 
 import msgspec
@@ -52,9 +53,15 @@ def decode_line(line: bytes) -> Incoming:
 def decode_as(shape: type[T], raw: msgspec.Raw) -> T:
     """Return a part of a message; raises `msgspec.MsgspecError` if it does not have this shape."""
     try:
-        return msgspec.json.decode(raw, type=shape)
+        decoder: msgspec.json.Decoder[T] = _decoder_of(shape)  # type: ignore[arg-type]  # A type has a hash.
+        return decoder.decode(raw)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from error
+
+
+@cache
+def _decoder_of(shape: type[T]) -> "msgspec.json.Decoder[T]":
+    return msgspec.json.Decoder(shape)
 
 
 def is_utf8(data: bytes) -> bool:

@@ -1,6 +1,6 @@
 """The app-server messages that the gateway reads; a test checks each against the pinned binary's own JSON schema."""
 
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -260,9 +260,15 @@ class RateLimits(Wire, frozen=True):
 
 
 class RateLimitsReadResult(Wire, frozen=True):
-    """The answer to `account/rateLimits/read`, and the notification of a change."""
+    """The answer to `account/rateLimits/read`."""
 
     rate_limits: RateLimits
+
+
+class RateLimitsUpdated(RateLimitsReadResult, frozen=True):
+    """The notification of a change, which belongs to no thread."""
+
+    thread_id: ClassVar[str] = ""
 
 
 class EffortOption(Wire, frozen=True):
