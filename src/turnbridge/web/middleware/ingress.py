@@ -69,7 +69,6 @@ MOST_MISPLACED = 4
 # Enough to recognise a client by.
 AGENT_LIMIT = 120
 
-Headers: TypeAlias = list[tuple[bytes, bytes]]
 RequestEnded: TypeAlias = Callable[[RequestContext, Outcome, float], None]
 """Is told of a request that has ended, how and when."""
 
