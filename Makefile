@@ -141,8 +141,9 @@ codex-matrix: .venv/.dev codex-old ## Try many versions of Codex from npm, and w
 docs: .venv/.dev ## Build the documentation as a site, in build/site
 	.venv/bin/python -m tools.site
 
-pictures: .venv/.dev ## Take the pictures of the page for the documentation (needs Chromium)
+pictures: .venv/.dev ## Make the pictures of the documentation (needs Chromium)
 	.venv/bin/python -m tools.pictures
+	.venv/bin/python -m tools.what_codex_adds
 
 bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)

@@ -62,7 +62,7 @@ def _bars(plot: Plot) -> tuple[int, list[str]]:
         lines += [
             _text(left - 8, middle, label, anchor="end"),
             f'<rect x="{left}" y="{top}" width="{length:.1f}" height="{BAR_HEIGHT}" rx="3" fill="{colour}"/>',
-            _text(left + length + 8, middle, f"{value:.3g}"),
+            _text(left + length + 8, middle, f"{value:,.0f}" if value >= 100 else f"{value:.3g}"),
         ]
     return TITLE_HEIGHT + len(values) * (BAR_HEIGHT + BAR_GAP) + MARGIN // 2, lines
 
