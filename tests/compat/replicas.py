@@ -14,4 +14,39 @@ REPLICAS = (
         "waits for Redis, `/readyz` says `degraded`, and the counts are right again afterwards.",
         source=OURS,
     ),
+    Promise(
+        id="replicas.start",
+        sentence="Replicas that start at once on an empty database all serve: one migrates, the others wait.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.killed",
+        sentence="A replica that is killed leaves nothing half stored; its streams break without a false end, and what "
+        "its clients send again is answered by another one.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.conversation",
+        sentence="Responses on one conversation at several replicas are all kept, in the order of their ends.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.outage",
+        sentence="While Postgres or Redis is killed, paused or cut off, replicas go on answering, and no replica's "
+        "loop is blocked for a second.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.affinity",
+        sentence="Behind HAProxy with the file of `deploy/`, conversations stay on a replica, by the headers that "
+        "agents send or by key: at least 90 % of the follow-up turns of stateless chats are warm. Without affinity "
+        "every answer is still right.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.rolling",
+        sentence="A rolling update behind the balancer fails no request that needs less than `PROXY_DRAIN_S`; a "
+        "replica that stops refuses new ones with `retry-after`.",
+        source=OURS,
+    ),
 )

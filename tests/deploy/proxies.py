@@ -41,7 +41,7 @@ async def running_proxy(kind: str, directory: Path, gateway: str) -> AsyncIterat
             *command, env={**os.environ, **variables}, stdout=log, stderr=log, cwd=directory
         )
     try:
-        await _until_it_listens(port, process, directory / "proxy.log")
+        await until_it_listens(port, process, directory / "proxy.log")
         trust = ssl.create_default_context(cafile=str(directory / "authority.pem"))
         yield ReverseProxy(url=f"https://localhost:{port}", trust=trust)
     finally:
@@ -86,7 +86,8 @@ def _caddy(directory: Path, gateway: str, port: int) -> tuple[list[str], dict[st
     return ["caddy", "run", "--config", str(path), "--adapter", "caddyfile"], {**variables, **homes}
 
 
-async def _until_it_listens(port: int, process: asyncio.subprocess.Process, log: Path) -> None:
+async def until_it_listens(port: int, process: asyncio.subprocess.Process, log: Path) -> None:
+    """Return once a program listens."""
     async with asyncio.timeout(START_TIMEOUT_S):
         while True:
             try:

@@ -5,6 +5,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,13 @@ import pytest
 @contextlib.contextmanager
 def running_postgres() -> Iterator[str]:
     """Yield the URL of a server that runs; without the wheel, the test is skipped."""
+    with running_server() as server:
+        yield server.get_uri()
+
+
+@contextlib.contextmanager
+def running_server() -> Iterator[Any]:
+    """Yield the server itself, which has `start`, `stop` and `get_uri`; without the wheel, the test is skipped."""
     with warnings.catch_warnings():
         # It asks for a directory that systems without a desktop do not have, and does without.
         warnings.simplefilter("ignore")
@@ -24,6 +32,6 @@ def running_postgres() -> Iterator[str]:
         try:
             # Nothing here must survive a power cut.
             server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
-            yield server.get_uri()
+            yield server
         finally:
             server.cleanup()

@@ -37,6 +37,11 @@ class RedisServer:
         self._process = await asyncio.create_subprocess_exec(self._program, *options, stdout=asyncio.subprocess.PIPE)
         await cast("asyncio.StreamReader", self._process.stdout).readuntil(b"Ready to accept connections")
 
+    @property
+    def runs(self) -> bool:
+        """Tell whether the server is there."""
+        return self._process is not None
+
     async def kill(self) -> None:
         """Kill the server, if it runs."""
         if self._process is not None:
@@ -68,3 +73,9 @@ class RedisServer:
         async with redis.asyncio.Redis.from_url(self.url) as client:
             found: list[bytes] = await client.keys()
             return found
+
+    async def cut(self) -> None:
+        """End the connections of everybody else."""
+        async with redis.asyncio.Redis.from_url(self.url) as client:
+            for kind in ("normal", "pubsub"):
+                await client.client_kill_filter(_type=kind, skipme=True)
