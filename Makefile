@@ -144,6 +144,7 @@ docs: .venv/.dev ## Build the documentation as a site, in build/site
 pictures: .venv/.dev ## Make the pictures of the documentation (needs Chromium)
 	.venv/bin/python -m tools.pictures
 	.venv/bin/python -m tools.what_codex_adds
+	.venv/bin/python -m tools.recording
 
 bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)
