@@ -189,7 +189,7 @@ MODEL_NAMES = (
     ),
     Promise(
         id="models.told",
-        sentence="The answer has the client's name of the model, and `x-turnbridge-model` Codex's.",
+        sentence="`model` echoes the requested name; `x-turnbridge-model` is the Codex model used.",
         source=OURS,
     ),
 )

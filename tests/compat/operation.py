@@ -156,7 +156,7 @@ LIMITS = (
     Promise(
         id="limits.keepalive",
         sentence=(
-            "While the model is silent, a stream shows a sign of life: on chat a comment, on Responses "
+            "While the model is silent, a stream sends keepalives: on chat a comment, on Responses "
             "`response.in_progress`."
         ),
         source=CLIENTS,
@@ -170,7 +170,7 @@ LIMITS = (
     ),
     Promise(
         id="limits.keepalive.off",
-        sentence="`x-no-keepalive: 1` switches the signs of life off.",
+        sentence="`x-no-keepalive: 1` switches keepalives off.",
         source=OURS,
     ),
     Promise(

@@ -310,7 +310,7 @@ async def test_a_client_may_have_so_many_turns_running_or_waiting_and_others_are
     assert isinstance(refusal, RateLimited)
     assert (refusal.error_code, refusal.retry_after) == ("rate_limit_exceeded", COME_BACK_S)
     assert refusal.message == (
-        "The turns that this key may have at once, running or waiting, are 2; it has 2. Try again when one has ended."
+        "This key may have at most 2 turns running or queued; it has 2. Try again when one has ended."
     )
     assert (await shared.ask("b")).waits
     await first.end()

@@ -31,7 +31,7 @@ BOTH_APIS = pytest.mark.parametrize("path", [CHAT, RESPONSES], ids=["chat", "res
 
 INTERVAL_MS = 150
 SILENCE = Pause(seconds=6 * INTERVAL_MS / 1000)
-"""Long enough for several signs of life, also of a whole answer, which shows the first one later."""
+"""Long enough for several keepalives, also of a non-streamed answer, whose first one comes later."""
 CALM_MS = 1500
 """Longer than a model that speaks is not heard on a busy machine."""
 KEEPALIVE = ": keepalive"
@@ -41,7 +41,7 @@ PATIENCE_S = 25
 
 @pytest.fixture(scope="module")
 async def quick(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
-    """Return a gateway that sends its headers at once, and signs of life soon."""
+    """Return a gateway that sends its headers at once, and keepalives soon."""
     del anyio_backend  # Named so that its scope fits.
     directory = tmp_path_factory.mktemp("quick")
     async with running_bridge(directory, PROXY_SSE_KEEPALIVE_MS=INTERVAL_MS, PROXY_STREAM_HOLD_MS=0) as running:
@@ -50,7 +50,7 @@ async def quick(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object)
 
 @pytest.fixture(scope="module")
 async def calm(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
-    """Return a gateway that sends its headers at once, and signs of life only after a silence that is no accident."""
+    """Return a gateway that sends its headers at once, and keepalives only after a long silence."""
     del anyio_backend  # Named so that its scope fits.
     directory = tmp_path_factory.mktemp("calm")
     async with running_bridge(directory, PROXY_SSE_KEEPALIVE_MS=CALM_MS, PROXY_STREAM_HOLD_MS=0) as running:

@@ -115,7 +115,7 @@ class Admission:
             raise key_ended()
         if place.most is not None and held + place.share > place.most:
             raise RateLimited(
-                f"The turns that this key may have at once, running or waiting, are {place.most}; "
+                f"This key may have at most {place.most} turns running or queued; "
                 f"it has {held}. Try again when one has ended.",
                 retry_after=COME_BACK_S,
             )

@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 # How often the lease is renewed, and the others are counted.
 HEARTBEAT_S = 2.0
-# How long a replica counts after its last sign of life: an outage of the store of a few seconds changes nothing.
+# How long a replica counts as alive after its last heartbeat: an outage of the store of a few seconds changes nothing.
 LEASE_S = 15.0
 # Of the host's name, in the replica's id.
 LONGEST_NAME = 40

@@ -39,7 +39,7 @@ class RequestError(GatewayError):
 
 
 class InvalidRequest(RequestError):
-    """A field of the request is wrong, missing, or cannot be carried."""
+    """A field of the request is wrong, missing, or not supported."""
 
 
 class RequestTooLarge(RequestError):
@@ -55,7 +55,7 @@ class HeadersTooLarge(RequestError):
 
 
 class RequestTimeout(RequestError):
-    """The body stopped coming before its end."""
+    """The client stopped sending the body before its end."""
 
     code = "request_timeout"
 
@@ -91,7 +91,7 @@ class InvalidApiKey(RequestError):
 
 
 class Forbidden(RequestError):
-    """The page or the machine that asks may not have this."""
+    """The origin, address or key is not allowed to do this."""
 
     code = "forbidden"
 
@@ -116,13 +116,13 @@ class LoginRequired(GatewayError):
 
 
 class RateLimited(GatewayError):
-    """Too many requests for now."""
+    """A rate limit of this gateway."""
 
     code = "rate_limit_exceeded"
 
 
 class UpstreamRateLimited(RateLimited):
-    """The provider behind Codex has had too many requests for now."""
+    """A rate limit of the provider."""
 
     source = "provider"
 
@@ -135,7 +135,7 @@ class QuotaExhausted(GatewayError):
 
 
 class OutputRejected(GatewayError):
-    """The model answered, and paid quota for it, but not in the shape that the client asked for."""
+    """The (billed) answer does not match the requested format."""
 
     code = "invalid_structured_output"
     source = "provider"
@@ -168,23 +168,23 @@ class BackendUnavailable(GatewayError):
 
 
 class BackendLost(BackendUnavailable):
-    """The Codex process that ran the turn is gone; another one may do better."""
+    """The Codex process that ran the turn has ended; a retry uses another one."""
 
 
 class GatewayOverloaded(BackendUnavailable):
-    """The gateway has no room for another connection or request body now; the connection is closed."""
+    """Too many connections or request bodies; the connection is closed."""
 
     code = "gateway_overloaded"
 
 
 class CodexActed(GatewayError):
-    """Codex did something by itself, in spite of all that forbids it; asking again would let it do so again."""
+    """Codex acted on its own although everything forbids it; the turn was stopped, and a retry would repeat it."""
 
     code = "codex_acted"
 
 
 class TurnTimeout(GatewayError):
-    """The turn took longer than it may."""
+    """The turn exceeded its time limit."""
 
     code = "turn_timeout"
     source = "provider"
@@ -206,10 +206,10 @@ def unknown_file(file_id: str, param: str) -> NotFound:
 
 
 def without_frames(error: E) -> E:
-    """Return an error, and those that led to it, without the frames that they passed through.
+    """Remove the tracebacks of an error and of its causes, and return it.
 
-    Frames hold all that was at work in them, whole requests among it, and often the error itself: an error that is
-    passed on as a value, or was told to its client, would keep them until the garbage collector comes by.
+    A traceback references its frames, and these reference whole requests and often the error itself: a cycle, which
+    would stay in memory until the next full garbage collection.
     """
     passed: BaseException | None = error
     while passed is not None:

@@ -284,7 +284,7 @@ async def test_another_body_under_the_same_key_is_refused(running: bool) -> None
         ({"x-no-keepalive": "1"}, b""),
         ({}, b"no_keepalive=1"),
     ],
-    ids=["output mode", "no signs of life", "query"],
+    ids=["output mode", "no keepalive", "query"],
 )
 async def test_the_same_body_is_another_request_if_its_answer_would_be_another(
     more: dict[str, str], query: bytes
