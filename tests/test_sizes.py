@@ -14,7 +14,6 @@ FUNCTION_LINES = 40
 SMALL_MODULE_LINES = 25
 SMALL_MODULES = {
     "__main__.py",  # runs the command line
-    "cli/serve_options.py",  # keeps the server out of help and completion
 }
 """Modules that are small for a reason. `__init__.py` only names its package, and is not counted."""
 

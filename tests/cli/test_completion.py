@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from turnbridge.cli.completion import SHELLS
-from turnbridge.cli.main import COMMANDS, app
+from turnbridge.cli.main import app
 
 # What bash does when somebody types these words and presses Tab.
 ASKED = """
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> str:
         ("turnbridge connect zed --w", "--write"),
         ("turnbridge store s", "show"),
         ("turnbridge nonsense x", ""),
-        ('turnbridge ""', " ".join(sorted(COMMANDS))),
+        ('turnbridge ""', " ".join(sorted(app.commands))),
     ],
 )
 def test_bash_completes(tmp_path: Path, path: str, words: str, offered: str) -> None:

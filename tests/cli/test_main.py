@@ -1,59 +1,104 @@
-"""The list of commands, which is printed without importing them."""
+"""The commands and their options, which are shown without importing what they do."""
 
+import importlib
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from turnbridge.cli.main import COMMANDS, app
+from turnbridge.cli import options
+from turnbridge.cli.main import app, summary
 
 IMPORTED = """
 import sys
 from turnbridge.cli.main import app
-try:
-    app([{word!r}])
-except SystemExit:
-    pass
+for words in {all_words!r}:
+    try:
+        app(words)
+    except SystemExit:
+        pass
 print(*sorted(name for name in sys.modules if "." not in name or name.startswith("turnbridge")), file=sys.stderr)
 """
+DECLARED = {"turnbridge.cli", "turnbridge.cli.main", "turnbridge.cli.options", "turnbridge.cli.store_options"}
 # What makes a command slow to start.
 HEAVY = {"asyncio", "limits", "msgspec", "starlette", "structlog", "turnbridge.bootstrap", "uvicorn"}
 
 
-@pytest.mark.promise("commands.help")
-@pytest.mark.parametrize("word", ["--help", "-h", "--version"])
-def test_help_and_version_import_nothing_of_the_server(word: str) -> None:
-    script = IMPORTED.format(word=word)
+def commands(group: click.Group, *words: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every command, with the words that name it."""
+    for name, command in group.commands.items():
+        yield (*words, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *words, name)
+
+
+EVERY = dict(commands(app))
+
+
+def imported(*all_words: list[str]) -> set[str]:
+    """Return the names of modules that commands have imported."""
+    script = IMPORTED.format(all_words=all_words)
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    imported = set(ran.stderr.split())
-    assert imported & HEAVY == set()
-    assert {name for name in imported if name.startswith("turnbridge.")} == {"turnbridge.cli", "turnbridge.cli.main"}
+    return set(ran.stderr.split())
 
 
 @pytest.mark.promise("commands.help")
-@pytest.mark.parametrize(
-    "words", [("serve", "-h"), ("connect", "-h"), ("trace", "-h"), ("completion", "zsh"), ("config",)]
-)
+def test_help_and_version_import_nothing_of_what_a_command_does() -> None:
+    found = imported(["--version"], ["--help"], ["-h"], *([*words, "-h"] for words in EVERY))
+    assert found & HEAVY == set()
+    assert {name for name in found if name.startswith("turnbridge.")} == DECLARED
+
+
+@pytest.mark.promise("commands.help")
+@pytest.mark.parametrize("words", [("codex",), ("completion", "zsh"), ("config",), ("connect",), ("connect", "zed")])
 def test_a_command_that_only_prints_does_not_import_the_server(words: tuple[str, ...]) -> None:
-    script = IMPORTED.replace("[{word!r}]", repr(list(words)))
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert set(ran.stderr.split()) & {"starlette", "turnbridge.bootstrap", "uvicorn"} == set()
+    assert imported([*words]) & HEAVY <= {"asyncio", "msgspec"}
 
 
 @pytest.mark.promise("commands.help")
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_a_command_has_the_summary_of_the_list_and_short_help(name: str) -> None:
-    command = app.get_command(click.Context(app), name)
-    assert command is not None
-    assert command.name == name
-    # The first sentence: what follows it belongs to the command's own help.
-    assert str(command.help).replace("\n", " ").startswith(COMMANDS[name].summary)
-    short, long = (CliRunner().invoke(app, [name, word]) for word in ("-h", "--help"))
+def test_a_command_that_reads_files_does_not_import_the_server() -> None:
+    found = imported(["store", "show"], ["keys", "list"], ["usage"], ["trace", "--list"])
+    assert found & HEAVY <= {"asyncio", "msgspec", "structlog"}
+    assert [name for name in found if name.startswith(("turnbridge.api", "turnbridge.codex.process.worker"))] == []
+
+
+@pytest.mark.parametrize(
+    "words", [words for words, command in EVERY.items() if not isinstance(command, click.Group)], ids=" ".join
+)
+def test_what_a_command_does_takes_the_options_that_are_declared(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[tuple[inspect.Signature, dict[str, object]]] = []
+
+    class Found:
+        def __init__(self, name: str) -> None:
+            self._module = importlib.import_module(name)
+
+        def __getattr__(self, name: str) -> object:
+            signature = inspect.signature(getattr(self._module, name))
+            return lambda **chosen: called.append((signature, chosen))
+
+    monkeypatch.setattr(options, "importlib", SimpleNamespace(import_module=Found))
+    command = EVERY[words]
+    assert command.callback is not None
+    command.callback(**{str(param.name): None for param in command.params})
+    ((signature, chosen),) = called
+    assert set(signature.parameters) == set(chosen)
+
+
+@pytest.mark.promise("commands.help")
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_a_command_has_short_help(words: tuple[str, ...]) -> None:
+    short, long = (CliRunner().invoke(app, [*words, word]) for word in ("-h", "--help"))
     assert (short.exit_code, short.output) == (0, long.output)
+    assert " ".join(short.output.split()).find(summary(EVERY[words])) > 0
 
 
 def test_the_list_holds_every_command() -> None:
     shown = CliRunner().invoke(app, ["-h"]).output
-    assert all(f"\n  {name} " in shown for name in COMMANDS)
+    assert all(f"\n  {name} " in shown for name in app.commands)

@@ -42,15 +42,8 @@ POLL_S = 0.2
 ASKING = "Asking Codex who is logged in ..."
 
 
-@click.command()
-@click.option("--device", is_flag=True, help="Show a code to enter in a browser on any device: for ssh and containers.")
-@click.option("--api-key", is_flag=True, help="Read an OpenAI API key from standard input, or ask for it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def login(*, device: bool, api_key: bool, as_json: bool) -> None:
-    """Log in to ChatGPT in a browser, by a device code, or with an API key.
-
-    Codex itself logs in and keeps the login, in your Codex home. A running gateway uses it without a restart.
-    """
+    """Log in to ChatGPT in a browser, by a device code, or with an API key."""
     if device and api_key:
         raise click.UsageError("Choose one of --device and --api-key.")
     settings = usable_settings()
@@ -74,8 +67,6 @@ def login(*, device: bool, api_key: bool, as_json: bool) -> None:
         warn(f"the configured provider `{identity.provider}` does not use this login.")
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def logout(*, as_json: bool) -> None:
     """Log out: revoke the login, and remove it from your Codex home."""
     settings = usable_settings()
@@ -98,13 +89,8 @@ def logout(*, as_json: bool) -> None:
         click.echo("Nobody is logged in.")
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def whoami(*, as_json: bool) -> None:
-    """Show who is logged in, and how much of the plan is used.
-
-    The exit status is 1 if nobody is logged in and the provider needs it.
-    """
+    """Show who is logged in, and how much of the plan is used."""
     settings = usable_settings()
     with progress(ASKING):
         identity, limits, problem = _with_account(settings, _read_account)

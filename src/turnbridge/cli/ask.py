@@ -16,22 +16,11 @@ from turnbridge.turn.items import Json, JsonObject
 
 T = TypeVar("T")
 
-# The default model of the user's Codex configuration.
-DEFAULT_MODEL = "codex-5"
 EXIT_FAILED = 1
 
 
-@click.command()
-@click.argument("words", nargs=-1, metavar="[QUESTION]...")
-@click.option("--model", default=DEFAULT_MODEL, help="A model, as clients name it.")
-@click.option("--demo", is_flag=True, help="Let a scripted model answer behind the real Codex: no account needed.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole response as a JSON object.")
 def ask(*, words: tuple[str, ...], model: str, demo: bool, as_json: bool) -> None:
-    """Ask the model, and print its answer as it comes.
-
-    What is piped into the command is appended to the question. It goes through the running gateway, or if there is
-    none, through one that ends with the command. Nothing is stored.
-    """
+    """Ask the model, and print its answer as it comes."""
     question = "\n\n".join(filter(None, (" ".join(words), _piped())))
     if not question:
         raise click.UsageError("There is no question: give it as arguments, or pipe it into the command.")
@@ -51,9 +40,6 @@ def ask(*, words: tuple[str, ...], model: str, demo: bool, as_json: bool) -> Non
     _through_gateway(usable_settings(), send, demo=demo)
 
 
-@click.command()
-@click.option("--demo", is_flag=True, help="List the models that the demo offers: no account needed.")
-@click.option("--json", "as_json", is_flag=True, help="Print the list as a JSON object, as /v1/models has it.")
 def models(*, demo: bool, as_json: bool) -> None:
     """List the models that clients can name."""
     settings = usable_settings()

@@ -8,25 +8,17 @@ import click
 import codex_cli_bin
 
 from turnbridge.cli.console import EXIT_UNAVAILABLE, refuse, usable_settings
-from turnbridge.codex import self_check, versions
+from turnbridge.cli.options import BUNDLED
+from turnbridge.codex import versions
 from turnbridge.codex.process.home import prepare_home
-from turnbridge.codex.process.worker import fidelity_of, start_worker
-from turnbridge.codex.setup import user_spec
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
 
-BUNDLED = "bundled"
 
-
-@click.group(invoke_without_command=True)
-@click.pass_context
-def codex(ctx: click.Context) -> None:
-    """Show which Codex is used; `use` chooses another version."""
-    if ctx.invoked_subcommand is not None:
-        return
+def show_codex() -> None:
+    """Show which Codex is used."""
     settings = usable_settings()
-    spec = user_spec(settings)
-    click.echo(f"Codex     {spec.binary}")
+    click.echo(f"Codex     {settings.codex_bin or versions.binary(settings.data_dir)}")
     click.echo(f"Chosen    {_how_chosen(settings)}")
     if settings.codex_bin is None and versions.chosen(settings.data_dir) is None:
         click.echo(
@@ -35,13 +27,8 @@ def codex(ctx: click.Context) -> None:
         )
 
 
-@codex.command()
-@click.argument("version", metavar=f"VERSION|{BUNDLED}")
 def use(*, version: str) -> None:
-    """Install a version of Codex from PyPI or npm, check it, and use it from the next start of the gateway on.
-
-    `bundled` is the version that is installed with Turnbridge.
-    """
+    """Install a version of Codex from PyPI or npm, check it, and use it from the next start of the gateway on."""
     settings = usable_settings()
     if settings.codex_bin is not None:
         refuse(f"CODEX_BIN is set to {settings.codex_bin}, which comes first. Unset it, then try again.")
@@ -63,6 +50,11 @@ def use(*, version: str) -> None:
 
 async def _checked(settings: Settings, binary: Path) -> str:
     """Return how faithfully a binary shows requests to the model; raises `BackendUnavailable` if it is unsafe."""
+    # To show which one is used takes none of this.
+    from turnbridge.codex import self_check  # noqa: PLC0415
+    from turnbridge.codex.process.worker import fidelity_of, start_worker  # noqa: PLC0415
+    from turnbridge.codex.setup import user_spec  # noqa: PLC0415
+
     spec = replace(user_spec(settings), binary=binary)
     prepare_home(spec.home, settings.codex_home)
     worker = await start_worker(spec)

@@ -16,18 +16,9 @@ INSTALL = {
 }
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(list(SHELLS)))
-@click.pass_context
-def completion(context: click.Context, *, shell: str) -> None:
-    """Print the script for the completion of a shell: bash, zsh or fish.
-
-    \b
-    turnbridge completion bash > ~/.local/share/bash-completion/completions/turnbridge
-    echo 'source <(turnbridge completion zsh)' >> ~/.zshrc
-    turnbridge completion fish > ~/.config/fish/completions/turnbridge.fish
-    """
-    made = SHELLS[shell](context.find_root().command, {}, PROGRAM, VARIABLE)
+def completion(*, shell: str) -> None:
+    """Print the script for the completion of a shell: bash, zsh or fish."""
+    made = SHELLS[shell](click.get_current_context().find_root().command, {}, PROGRAM, VARIABLE)
     # `source` of bash would run a bash to learn its version.
     click.echo(made.source_template % made.source_vars())
     if sys.stdout.isatty():

@@ -42,10 +42,6 @@ class Shown:
                 return str(value)
 
 
-@click.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--changed", is_flag=True, help="Show only settings that are not the default.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def config(*, names: tuple[str, ...], changed: bool, as_json: bool) -> None:
     """Show the effective settings, and where each comes from: default, environment or file. Secrets are masked."""
     settings = usable_settings()

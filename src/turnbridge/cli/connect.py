@@ -30,18 +30,8 @@ HIDDEN_KEY = "YOUR_KEY"
 PROSE_COLUMNS = 80
 
 
-@click.command()
-@click.argument("client", required=False, shell_complete=lambda _context, _argument, begun: _named(begun))
-@click.option("--model", help="A model, as clients name it. Default: codex-5, the default of your Codex.")
-@click.option("--write", is_flag=True, help="Write the client's settings file, and keep a backup of it.")
-@click.option("--test", is_flag=True, help="Send a call as the client does, through the running gateway.")
-@click.option("--undo", is_flag=True, help="Restore the settings file as it was before --write.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def connect(*, client: str | None, model: str | None, write: bool, test: bool, undo: bool, as_json: bool) -> None:
-    """Show or write the settings of a client, and try them; without a client, list them.
-
-    The key is shown on a terminal only. It is written only to files that nobody else can read.
-    """
+    """Show or write the settings of a client, and try them; without a client, list them."""
     if undo and (write or test or model):
         raise click.UsageError("--undo goes alone.")
     if client is None and (undo or write or test or model):
@@ -81,11 +71,6 @@ def _chosen(name: str) -> Client:
     if len(found) != 1:
         raise click.UsageError(f"There is no client `{name}`. Choose one of: {', '.join(BY_NAME)}.")
     return found[0]
-
-
-def _named(begun: str) -> list[str]:
-    """Return the clients whose names begin so, for the completion of a shell."""
-    return [name for name in BY_NAME if name.startswith(begun)]
 
 
 def _plain(name: str) -> str:

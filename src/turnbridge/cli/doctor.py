@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import click
 from click.exceptions import Exit
 
-from turnbridge.cli.ask import DEFAULT_MODEL, through_gateway
+from turnbridge.cli.ask import through_gateway
 from turnbridge.cli.codex_checks import CodexChecks
 from turnbridge.cli.console import print_json, progress
 from turnbridge.cli.finding import COLOURS, Finding, show
@@ -31,15 +31,8 @@ QUESTION = "Answer with the single word: ready"
 SHOWN_CHARACTERS = 60
 
 
-@click.command()
-@click.option("--turn", is_flag=True, help="Also ask the model something, which uses the plan or costs money.")
-@click.option("--model", default=DEFAULT_MODEL, help="The model that --turn asks.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def doctor(*, turn: bool, model: str, as_json: bool) -> None:
-    """Check everything that a gateway needs, and say how to correct what is wrong.
-
-    The exit status is 1 if something is wrong; a warning is not.
-    """
+    """Check everything that a gateway needs, and say how to correct what is wrong."""
     found: list[Finding] = []
     for finding in _findings(turn=turn, model=model):
         found.append(finding)

@@ -29,80 +29,33 @@ MOST_MODELS = 100
 LONGEST_TEXT = 200
 
 
-class _Text(click.ParamType[str]):
-    """A text of bounded length; the limits of keys are in the memory of every gateway."""
-
-    name = "text"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if len(value) > LONGEST_TEXT or not value.isprintable():
-            self.fail(f"expected at most {LONGEST_TEXT} printable characters", param, ctx)
-        return value.strip()
+def check_text(text: str) -> None:
+    """Raise `ValueError` if a text is too long: the limits of keys are in the memory of every gateway."""
+    if len(text) > LONGEST_TEXT or not text.isprintable():
+        raise ValueError(f"expected at most {LONGEST_TEXT} printable characters")
 
 
-class _Models(_Text):
-    """Names of models, separated by commas."""
-
-    name = "names"
-
-
-class _Rate(_Text):
-    """A rate limit."""
-
-    name = "rate"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = super().convert(value, param, ctx)
-        if text != NO_LIMIT:
-            try:
-                check_rate_limit(text)
-            except ValueError as error:
-                self.fail(str(error), param, ctx)
-        return text
+def check_rate(text: str) -> None:
+    """Raise `ValueError` if this is no rate limit."""
+    check_text(text)
+    if text != NO_LIMIT:
+        check_rate_limit(text)
 
 
-class _Turns(_Text):
-    """A number of turns."""
-
-    name = "number"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = super().convert(value, param, ctx)
-        if text != NO_LIMIT and not (text.isascii() and text.isdigit() and 0 < int(text) < 10**6):
-            self.fail(f"expected a whole number of at least 1, or `{NO_LIMIT}`", param, ctx)
-        return text
+def check_turns(text: str) -> None:
+    """Raise `ValueError` if this is no number of turns."""
+    if text != NO_LIMIT and not (text.isascii() and text.isdigit() and 0 < len(text) < 7 and int(text)):
+        raise ValueError(f"expected a whole number of at least 1, or `{NO_LIMIT}`")
 
 
-class _Tokens(_Text):
-    """A token limit."""
-
-    name = "tokens"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = super().convert(value, param, ctx)
-        if text != NO_LIMIT:
-            try:
-                parse_token_limits(text)
-            except ValueError as error:
-                self.fail(str(error), param, ctx)
-        return text
+def check_tokens(text: str) -> None:
+    """Raise `ValueError` if this is no token limit."""
+    check_text(text)
+    if text != NO_LIMIT:
+        parse_token_limits(text)
 
 
-class _Expiry(_Text):
-    """A period from now, or a day."""
-
-    name = "period"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = super().convert(value, param, ctx)
-        try:
-            expiry_of(text, now=0)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return text
-
-
-def expiry_of(text: str, *, now: int) -> int | None:
+def expiry_of(text: str, *, now: int = 0) -> int | None:
     """Return the end of a period such as `30d`, or the beginning of a day in UTC such as `2027-01-31`."""
     if text == NO_LIMIT:
         return None
@@ -116,32 +69,6 @@ def expiry_of(text: str, *, now: int) -> int | None:
         ) from None
 
 
-_name = click.argument("name", metavar="NAME")
-_models = click.option("--models", type=_Models(), multiple=True, help="Models that it may use, separated by commas.")
-_rate = click.option("--rate", type=_Rate(), help="Requests that it may send, such as `60/minute;1000/day`.")
-_turns = click.option("--turns", type=_Turns(), help="Turns that it may have at once, running or queued.")
-_tokens = click.option("--tokens", type=_Tokens(), help="Tokens that it may use in an hour, day or week: `2M/day`.")
-_expires = click.option("--expires", type=_Expiry(), help="When it expires: `12h`, `30d`, or a day as `2027-01-31`.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-
-
-@click.group()
-def keys() -> None:
-    """Make, limit and revoke keys for the people and programs that share the gateway.
-
-    A change is live within a second on every gateway that uses the same store. No restart is needed.
-    """
-
-
-@keys.command()
-@_name
-@_models
-@_rate
-@_turns
-@_tokens
-@_expires
-@click.option("--admin", is_flag=True, help="Let it read the metrics and usage of all keys.")
-@_json
 def create(
     *,
     name: str,
@@ -163,8 +90,6 @@ def create(
     _print_new(_with_keys(make), as_json=as_json)
 
 
-@keys.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_keys(*, as_json: bool) -> None:
     """List the keys with their limits."""
     _, records = _with_keys(lambda store: store.keys())
@@ -180,10 +105,6 @@ def list_keys(*, as_json: bool) -> None:
         click.echo("  ".join([*(f"{cell:{width}}" for cell, width in zip(row, widths, strict=False)), row[-1]]))
 
 
-@keys.command()
-@_name
-@click.option("--forget", is_flag=True, help="Free the name, too; nobody can read any more what was stored under it.")
-@_json
 def revoke(*, name: str, forget: bool, as_json: bool) -> None:
     """Stop a key, and what runs for it. What it has stored stays, for `rotate` to give access to again."""
     now = int(time.time())
@@ -201,10 +122,6 @@ def revoke(*, name: str, forget: bool, as_json: bool) -> None:
         click.echo(f"Revoked: {record.name} (…{record.hint}). It stops within a second.")
 
 
-@keys.command()
-@_name
-@_expires
-@_json
 def rotate(*, name: str, expires: str | None, as_json: bool) -> None:
     """Replace a key by a new one, and print it. What the old one has stored belongs to the new one."""
     now = int(time.time())
@@ -212,15 +129,6 @@ def rotate(*, name: str, expires: str | None, as_json: bool) -> None:
     _print_new(_with_keys(lambda store: rotate_key(store, name, expires_at=expires_at, now=now)), as_json=as_json)
 
 
-@keys.command()
-@_name
-@_models
-@_rate
-@_turns
-@_tokens
-@_expires
-@click.option("--admin/--no-admin", default=None, help="Whether it may read the metrics and usage of all keys.")
-@_json
 def limits(
     *,
     name: str,

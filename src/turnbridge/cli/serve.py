@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import structlog
 
 from turnbridge.api.ollama.listener import ByPort
@@ -38,7 +37,7 @@ MIN_PUBLIC_KEY_LENGTH = 16
 OLLAMA_HOST, OLLAMA_PORTS = "127.0.0.1", range(11434, 11454)
 
 
-def run_gateway(context: click.Context, *, host: str | None, port: int | None, demo: bool, ollama: bool) -> None:
+def serve(*, host: str | None, port: int | None, demo: bool, ollama: bool) -> None:
     """Run the gateway until a signal stops it; exit with a message if it cannot start."""
     _reopen_closed_streams()
     settings = usable_settings(PROXY_HOST=host, PORT=port, PROXY_OLLAMA=ON if ollama else None)
@@ -57,7 +56,7 @@ def run_gateway(context: click.Context, *, host: str | None, port: int | None, d
             f"Refusing to write the wire trace to {settings.trace_path}: it is a symbolic link. Choose a plain file."
         )
     _check_data_dir(settings.data_dir)
-    demo = demo or (is_interactive() and offer_login(context, settings))
+    demo = demo or (is_interactive() and offer_login(settings))
     configure_logging(settings.log_level, settings.log_format)
     raise_descriptor_limit()
     listeners = [passed or listen(address)]

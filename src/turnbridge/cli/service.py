@@ -98,19 +98,8 @@ def _manager() -> Manager:
     return _launchd(home) if sys.platform == "darwin" else _systemd(home)
 
 
-@click.group()
-def service() -> None:
-    """Run the gateway as a service of this user: systemd on Linux, launchd on macOS."""
-
-
-@service.command()
-@click.option("--allow-root", is_flag=True, help="Install it for root, which it does not need.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def install(*, allow_root: bool, as_json: bool) -> None:
-    """Write the service, start it, and start it again at each login.
-
-    It keeps the settings that are in the environment now, except for secrets: these belong into the settings file.
-    """
+    """Write the service, start it, and start it again at each login."""
     if os.geteuid() == 0 and not allow_root:
         refuse(
             "Refusing to install a service for root: the gateway needs no privileges. Run this as the user whose Codex "
@@ -228,9 +217,7 @@ def _tell_start(manager: Manager, settings: Settings, problem: str | None, *, an
         click.echo(f"It ends when you log out. To keep it running: loginctl enable-linger {user}")
 
 
-@service.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def status(*, as_json: bool) -> None:
+def service_status(*, as_json: bool) -> None:
     """Show whether the service is installed and runs; the exit status is 1 if it does not run."""
     settings = usable_settings()
     manager = _manager()
@@ -253,8 +240,6 @@ def status(*, as_json: bool) -> None:
         raise Exit(EXIT_FAILED)
 
 
-@service.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def remove(*, as_json: bool) -> None:
     """Stop the service and delete its file; data, keys and the login stay."""
     manager = _manager()

@@ -18,8 +18,6 @@ from turnbridge.turn.items import JsonObject
 READY, NOT_READY, ABSENT, OTHER = "ready", "not_ready", "absent", "other"
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def status(*, as_json: bool) -> None:
     """Show the gateway, the account, and what to do next: as `turnbridge` without a command."""
     settings = usable_settings()

@@ -28,12 +28,6 @@ BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
 
 
-@click.group()
-def store() -> None:
-    """Inspect and maintain the response store."""
-
-
-@store.command()
 def show() -> None:
     """Show the location, size and contents of the store."""
     settings = usable_settings()
@@ -54,15 +48,6 @@ def show() -> None:
     click.echo("\n".join(f"{name:{width}}  {value}" for name, value in rows.items()))
 
 
-@store.command()
-@click.option(
-    "--older-than-days", type=click.FloatRange(min=0), help="Delete entries older than this (PROXY_STORE_TTL_DAYS)."
-)
-@click.option(
-    "--max-mb",
-    type=click.IntRange(min=0),
-    help="Then delete the oldest entries of the key that uses most, down to this size (PROXY_STORE_MAX_MB).",
-)
 def prune(*, older_than_days: float | None, max_mb: int | None) -> None:
     """Delete entries by age and size, as the gateway itself does every 15 minutes."""
     settings = usable_settings()
@@ -77,8 +62,6 @@ def prune(*, older_than_days: float | None, max_mb: int | None) -> None:
     )
 
 
-@store.command()
-@click.option("--out", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
 def export(*, out: Path | None) -> None:
     """Export all entries, one JSON object per line."""
 
@@ -93,7 +76,6 @@ def export(*, out: Path | None) -> None:
         refuse(f"Cannot write {out or 'to standard output'}: {error.strerror}.", status=EXIT_UNAVAILABLE)
 
 
-@store.command()
 def vacuum() -> None:
     """Reclaim disk space; blocks the gateway's writes meanwhile."""
     settings = usable_settings()
@@ -101,23 +83,13 @@ def vacuum() -> None:
     click.echo(f"Done: {_where(settings)}")
 
 
-@store.command()
-@click.option("--to", "target", required=True, help="The other store: postgresql://…, or a file of SQLite.")
 def copy(*, target: str) -> None:
-    """Copy all entries to another, empty store: SQLite to Postgres, or back.
-
-    An interrupted copy is resumed by the same command. Stop the gateways that use either store meanwhile.
-    """
+    """Copy all entries to another, empty store: SQLite to Postgres, or back."""
     _copy(_url(usable_settings()), _as_url(target))
 
 
-@store.command("import")
-@click.argument("source")
 def import_(*, source: str) -> None:
-    """Copy all entries of another store (postgresql://…, or a file of SQLite) into the gateway's own, empty one.
-
-    An interrupted copy is resumed by the same command. Stop the gateways that use either store meanwhile.
-    """
+    """Copy all entries of another store (postgresql://…, or a file of SQLite) into the gateway's own, empty one."""
     _copy(_as_url(source), _url(usable_settings()))
 
 

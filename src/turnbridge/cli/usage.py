@@ -14,12 +14,10 @@ from turnbridge.turn.usage import DAY_S, USAGE_DAYS, Counts, UsageQuery, UsageSu
 COLUMNS = ("requests", "errors", "input", "cached", "output", "reasoning")
 
 
-@click.command()
-@click.option("--days", type=click.IntRange(1, USAGE_DAYS), default=30, help="How many days, today included (UTC).")
-@click.option("--by", type=click.Choice(["client", "model", "day"]), default="client", help="What each line is about.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def usage(*, days: int, by: str, as_json: bool) -> None:
     """Show the requests and tokens of each client, model or day."""
+    if days > USAGE_DAYS:
+        raise click.BadParameter(f"Usage is kept for {USAGE_DAYS} days.", param_hint="--days")
     today = int(time.time()) // DAY_S * DAY_S
     start = today - (days - 1) * DAY_S
     query = UsageQuery(

@@ -34,14 +34,14 @@ def is_interactive() -> bool:
         return False
 
 
-def offer_login(context: click.Context, settings: Settings) -> bool:
+def offer_login(settings: Settings) -> bool:
     """Offer a login if there is none; True if the demo was chosen instead."""
     if not _may_lack_login(settings) or not _lacks_login(settings):
         return False
     click.echo(CHOICES)
     match click.prompt("Your choice", type=click.IntRange(1, 5), default=1):
         case 1 | 2 | 3 as number:
-            context.invoke(login, device=number == 2, api_key=number == 3, as_json=False)
+            login(device=number == 2, api_key=number == 3, as_json=False)
         case 4:
             return True
     return False

@@ -17,8 +17,7 @@ import structlog
 
 from turnbridge.codex.legacy import BUILT_IN, NO_WORKSPACE, flat_config
 from turnbridge.codex.process.backend import open_thread
-from turnbridge.codex.process.binary import read_cached
-from turnbridge.codex.process.home import prepare_bare_home, provider_overrides, write_private
+from turnbridge.codex.process.home import prepare_bare_home, provider_overrides, read_cached, write_private
 from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
 from turnbridge.codex.protocol.catalog import CATALOG_OVERRIDES, DIRECT_TOOLS
 from turnbridge.codex.protocol.encode import PROCESS_OVERRIDES, STRICT, HostRules, raw_item, thread_start_params

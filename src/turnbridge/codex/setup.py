@@ -4,9 +4,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-
-import codex_cli_bin
 
 from turnbridge import __version__
 from turnbridge.codex import self_check, versions
@@ -96,7 +93,7 @@ def login_command() -> str:
 
 def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpec:
     return CodexSpec(
-        binary=settings.codex_bin or _chosen_binary(settings) or codex_cli_bin.bundled_codex_path(),
+        binary=settings.codex_bin or versions.binary(settings.data_dir),
         home=settings.data_dir / home,
         workdir=settings.codex_workdir or settings.data_dir / "empty-workdir",
         overrides=overrides,
@@ -116,11 +113,6 @@ def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpe
         validate_rpc=settings.validate_rpc,
         cache=settings.data_dir / "binaries",
     )
-
-
-def _chosen_binary(settings: Settings) -> Path | None:
-    found = versions.chosen(settings.data_dir)
-    return None if found is None else Path(found.binary)
 
 
 def _seconds(milliseconds: int | None, default: float) -> float:

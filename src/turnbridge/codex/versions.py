@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import codex_cli_bin
 import msgspec
 
-from turnbridge.codex.process.binary import read_cached
-from turnbridge.codex.process.home import write_private
+from turnbridge.codex.process.home import read_cached, write_private
 from turnbridge.turn.errors import BackendUnavailable
 
 # From 0.166 on, Codex unloads threads that nobody uses after a minute instead of half an hour. PyPI lags behind npm.
@@ -44,6 +44,12 @@ class Chosen(msgspec.Struct, frozen=True):
 def chosen(data_dir: Path) -> Chosen | None:
     """Return the version that the user chose, if it is not the one that is installed with Turnbridge."""
     return read_cached(_choice(data_dir), Chosen)
+
+
+def binary(data_dir: Path) -> Path:
+    """Return the program of the version that the user chose, or else of the one that is installed with Turnbridge."""
+    found = chosen(data_dir)
+    return codex_cli_bin.bundled_codex_path() if found is None else Path(found.binary)
 
 
 def choose(data_dir: Path, version: Chosen | None) -> None:

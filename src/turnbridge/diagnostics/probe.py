@@ -157,16 +157,8 @@ class Outcome:
         }
 
 
-@click.command()
-@click.option("--codex-bin", type=click.Path(path_type=Path), help="The `codex` program (CODEX_BIN).")
-@click.option("--prompt", default="Say hello in five words.", help="What to ask the model.")
-@click.option("--raw", is_flag=True, help="Show every message as a whole.")
-@click.option("--demo", is_flag=True, help="Let a scripted model answer behind the real Codex: no account needed.")
 def probe(*, codex_bin: Path | None, prompt: str, raw: bool, demo: bool) -> None:
-    """Run one turn with a Codex binary, and print every message, its time, and whether it matches the schema.
-
-    In a pipe each message is a line of JSON, and the verdict the last one. The exit status is 1 if something failed.
-    """
+    """Run one turn with a Codex binary, and print every message, its time, and whether it matches the schema."""
     settings = usable_settings(CODEX_BIN=codex_bin)
     configure_logging("error")
     terminal = sys.stdout.isatty()

@@ -177,18 +177,6 @@ EXIT_CHANGED = 1
 COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
-@click.command()
-@click.option(
-    "--codex-bin",
-    type=click.Path(path_type=Path),
-    help="The `codex` program (CODEX_BIN). Default: the one installed with Turnbridge.",
-)
-@click.option(
-    "--diff",
-    type=(click.Path(path_type=Path), click.Path(path_type=Path)),
-    metavar="BIN_A BIN_B",
-    help="Tell what changed from one program to another that concerns us.",
-)
 def schema(*, codex_bin: Path | None, diff: tuple[Path, Path] | None) -> None:
     """Print the protocol as a Codex binary describes it, or what changed; exit status 1 if something did."""
     spec = user_spec(usable_settings(CODEX_BIN=codex_bin))

@@ -279,13 +279,6 @@ COLOURS = {
 }
 
 
-@click.command()
-@click.argument("request_id", required=False, help="The `x-request-id` of its answer.")
-@click.option("--last", is_flag=True, help="Show the last request that asked a model.")
-@click.option("--list", "listed", is_flag=True, help="List the latest requests instead.")
-@click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="The file of the trace (PROTO_LOG_PATH).")
-@click.option("--full", is_flag=True, help="Every delta by itself, and payloads as a whole.")
-@click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON object.")
 def trace(*, request_id: str | None, last: bool, listed: bool, file: Path | None, full: bool, as_json: bool) -> None:
     """Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes."""
     if sum((request_id is not None, last, listed)) != 1:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from turnbridge.codex.process.home import write_private
+from turnbridge.codex.process.home import read_cached, write_private
 from turnbridge.codex.process.process import AppServerProcess
 from turnbridge.codex.protocol.capabilities import Capabilities, RpcCheck, read_capabilities
 from turnbridge.turn.errors import BackendUnavailable
@@ -172,11 +172,3 @@ async def _schema(path: Path, cached: Path, execute: Callable[[list[str]], Await
         )
     write_private(cached, msgspec.json.encode(schema).decode())
     return schema
-
-
-def read_cached(file: Path, shape: type[T]) -> T | None:
-    """Return the JSON in a file; None if it is missing or broken."""
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=shape)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None

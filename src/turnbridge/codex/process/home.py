@@ -10,10 +10,14 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
 import tomli_w
 
 from turnbridge.turn.errors import BackendUnavailable
+
+T = TypeVar("T")
 
 # The keys of the user's config.toml about models, providers and login.
 KEPT_CONFIG_KEYS = (
@@ -142,6 +146,14 @@ def hosts_without_proxy(environment: Mapping[str, str]) -> str:
     """Return the hosts that are reached without a proxy: those that the user lists, and loopback."""
     listed = (host.strip() for name in NO_PROXY_VARIABLES for host in environment.get(name, "").split(","))
     return ",".join(dict.fromkeys((*filter(None, listed), *LOOPBACK)))
+
+
+def read_cached(file: Path, shape: type[T]) -> T | None:
+    """Return the JSON in a file; None if it is missing or broken."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=shape)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
 
 
 def write_private(path: Path, text: str) -> None:
