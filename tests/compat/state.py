@@ -54,6 +54,14 @@ STATE = (
         source=STATE_GUIDE,
     ),
     Promise(
+        id="state.hidden-calls",
+        sentence=(
+            "A response that is continued after a restart shows the model its calls that the client was not given "
+            "(`parallel_tool_calls: false`, corrected arguments), and what it was told of them."
+        ),
+        source=OURS,
+    ),
+    Promise(
         id="state.instructions",
         sentence="Instructions of an earlier response do not carry over.",
         source=RESPONSES,

@@ -97,3 +97,42 @@ async def test_a_restart_between_the_legs_of_a_stored_chat_changes_nothing(tmp_p
     assert broken.model == whole.model
     last: Any = whole.model[-1]
     assert {"reasoning", "function_call", "function_call_output"} <= {item["type"] for item in last}
+
+
+HIDING: list[Reply] = [
+    answer(reasoning(["Hm."], encrypted="A"), function_call("weather", {"city": 7}, call_id="call_0")),
+    answer(reasoning(["Oh."], encrypted="B"), ROME, OSLO),
+    SUNNY,
+]
+
+
+@pytest.mark.promise("state.hidden-calls", "state.restart")
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_stored_response_keeps_the_calls_that_its_client_was_not_given(
+    tmp_path: Path, background: bool
+) -> None:
+    tools = declared("responses", [{"name": "weather", "parameters": WEATHER, "strict": True}])
+    options = {"model": "gpt-5.5", "tools": tools, "parallel_tool_calls": False}
+    seen = {}
+    for restarts in (False, True):
+        directory, left, shown = tmp_path / str(restarts), HIDING, list[Any]()
+        body: Any = {"input": [HI], "background": background, **options}
+        while left:
+            async with running_bridge(directory) as bridge:
+                bridge.script(*left)
+                while True:
+                    response = (await bridge.http.post("/v1/responses", json=body)).json()
+                    while response["status"] in ("queued", "in_progress"):
+                        response = (await bridge.http.get(f"/v1/responses/{response['id']}")).json()
+                    calls = [item["call_id"] for item in response["output"] if item["type"] == "function_call"]
+                    outputs = [{"type": "function_call_output", "call_id": each, "output": "dry"} for each in calls]
+                    body = {"input": outputs, "previous_response_id": response["id"], **options}
+                    if restarts or not calls:
+                        break
+                shown += inputs(bridge)
+                left = left[len(inputs(bridge)) :]
+        seen[restarts] = shown
+    assert [item.get("call_id") for item in seen[False][-1]][1:] == [
+        *(None, "call_0", "call_0", None, "call_1", "call_2", "call_1", "call_2")
+    ]
+    assert seen[True] == seen[False]

@@ -27,6 +27,7 @@ TABLES = (
     "chats",
     "chat_metadata",
     "chat_legs",
+    "response_legs",
     "files",
     "file_pieces",
 )

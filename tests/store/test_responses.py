@@ -11,6 +11,7 @@ from tests.store.samples import (
     EMPTY,
     OWNER,
     call,
+    conversation,
     items,
     names_of,
     response,
@@ -75,6 +76,29 @@ async def test_what_continues_a_removed_response_is_not_kept(url: str, store: Sq
         await store.add_response(response("r2"), continues=segment, inputs=items("c"))
     assert await store.response(OWNER, "r2") is None
     assert (await rows(url))["items"] == 1
+
+
+async def test_what_the_outputs_do_not_tell_of_a_call_is_found_by_it_until_an_item_is_deleted(
+    url: str, store: SqlStore
+) -> None:
+    leg: list[JsonObject] = [{"call_id": "shown"}, {"call_id": "hidden"}]
+    await store.add_conversation(conversation("c"), [])
+    await store.add_response(
+        response("r1"), continues=None, inputs=[], outputs=items("a"), legs={"shown": leg}, conversation="c"
+    )
+    await store.add_response(response("r2", status="in_progress"), continues=None, inputs=[], lease_s=30)
+    small = (await store.figures()).bytes
+    await store.finish_response(response("r2"), legs={"later": leg})
+    assert (await store.figures()).bytes > small
+    assert await store.answers_with_calls(OWNER, ["shown"]) == [tuple(leg)]
+    assert await store.answers_with_calls(OWNER, ["later"]) == [tuple(leg)]
+    assert await store.answers_with_calls("stranger", ["shown", "later"]) == []
+    assert await store.delete_item(OWNER, "c", "a")
+    assert await store.answers_with_calls(OWNER, ["shown"]) == []
+    assert await store.delete_response(OWNER, "r1")
+    assert await store.delete_response(OWNER, "r2")
+    assert await store.delete_conversation(OWNER, "c")
+    assert await rows(url) == EMPTY
 
 
 async def test_a_removed_response_leaves_the_history_of_those_after_it(url: str, store: SqlStore) -> None:

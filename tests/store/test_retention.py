@@ -107,6 +107,7 @@ async def test_what_is_too_old_is_removed_and_what_runs_stays(url: str, store: S
         "chats": 1,
         "chat_metadata": 0,
         "chat_legs": 0,
+        "response_legs": 0,
         "files": 0,
         "file_pieces": 0,
     }

@@ -114,13 +114,18 @@ class State:
         """Tell whether anything is stored."""
         return self._store is not None
 
-    def legs(self, client: str, call_ids: Sequence[str]) -> dict[str, Sequence[JsonObject]]:
+    def legs(self, client: str, call_ids: Sequence[str], *, told: bool = False) -> dict[str, Sequence[JsonObject]]:
         """Return what was said up to these calls, the first ones of their answers, with the model's reasoning.
 
-        The gateway's own words are among it; its outputs for calls that the client was not given come last.
+        The gateway's own words are among it; its outputs for calls that the client was not given come last. If the
+        client is `told` all that the model said, only legs in which the gateway intervened are returned.
         """
         found = {call_id: self._calls.leg(client, call_id) for call_id in call_ids}
-        return {call_id: self._encode((*leg.items, *leg.presets)) for call_id, leg in found.items() if leg is not None}
+        return {
+            call_id: self._encode((*leg.items, *leg.presets))
+            for call_id, leg in found.items()
+            if leg is not None and (leg.intervened or not told)
+        }
 
     async def check_files(self, client: str, items: Sequence[Item]) -> None:
         """Refuse a request with the id of a file that this client has not uploaded.

@@ -9,7 +9,8 @@ Every record has an owner, and does not exist for anybody else. Items and answer
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import Protocol, TypeAlias
 
 from turnbridge.turn.clients import KeyRecord
 from turnbridge.turn.items import JsonObject
@@ -141,6 +142,14 @@ class FileQuery(ItemQuery):
     purpose: str | None = None
 
 
+Legs: TypeAlias = Mapping[str, Sequence[JsonObject]]
+"""What the model said up to calls, with what the gateway answered to those that the client was not given.
+
+By the id of the first call that it was given.
+"""
+NO_LEGS: Legs = MappingProxyType({})
+
+
 class Store(Protocol):
     """Stores responses, conversations, chat completions and files. Each method is one atomic operation.
 
@@ -155,10 +164,13 @@ class Store(Protocol):
         continues: int | None,
         inputs: Sequence[KeptItem],
         outputs: Sequence[KeptItem] = (),
+        legs: Legs = NO_LEGS,
         conversation: str | None = None,
         lease_s: float | None = None,
     ) -> None:
         """Add a response after the segment that it continues, or at the end of a conversation.
+
+        `legs` is what the model said around calls, where `outputs` do not tell it.
 
         A running response has a lease, which its owner renews; once the lease has expired, the response counts as
         lost. Leases use the store's clock. Raises `NotFound` if what the response continues has been deleted.
@@ -169,6 +181,7 @@ class Store(Protocol):
         record: ResponseRecord,
         *,
         outputs: Sequence[KeptItem] = (),
+        legs: Legs = NO_LEGS,
         events: bytes | None = None,
         conversation: str | None = None,
     ) -> bool:
@@ -194,7 +207,7 @@ class Store(Protocol):
         """Add what the model saw to stored items with the same id and body, unless they have it."""
 
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
-        """Return the output items of each response that made one of these calls, and the legs of chats likewise."""
+        """Return the output items of each response that made one of these calls, then the legs of the calls."""
 
     async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
         """Renew the leases of running responses; return the ids that are still running."""

@@ -66,8 +66,14 @@ class Chats:
         return await self._database.write(update)
 
     async def _legs(self, owner: str, call_ids: Sequence[str]) -> list[tuple[JsonObject, ...]]:
-        """Return what the model said around these calls in stored completions."""
-        sql = "SELECT body FROM chat_legs WHERE owner = $1 AND call_id = ANY($2) ORDER BY chat, call_id"
+        """Return what the model said around these calls in stored completions and responses."""
+        wanted = "WHERE owner = $1 AND call_id = ANY($2)"
+        sql = f"""
+            SELECT body FROM (
+                SELECT 0 AS kind, chat AS place, call_id, body FROM chat_legs {wanted}
+                UNION ALL SELECT 1, segment, call_id, body FROM response_legs {wanted}
+            ) AS legs ORDER BY kind, place, call_id
+        """
         bodies = await self._database.read(lambda tx: tx.rows(bytes, sql, owner, call_ids))
         return [tuple(msgspec.json.decode(body, type=list[JsonObject])) for body in bodies]
 

@@ -179,7 +179,20 @@ VERSION_5 = (
 
 VERSION_6 = ("CREATE TABLE replicas (id TEXT PRIMARY KEY, lease_until DOUBLE PRECISION NOT NULL)",)
 
-VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)
+VERSION_7 = (
+    """
+    CREATE TABLE response_legs (
+        segment BIGINT NOT NULL REFERENCES segments (id) ON DELETE CASCADE,
+        owner TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        body {bytes} NOT NULL,
+        PRIMARY KEY (segment, call_id)
+    )
+    """,
+    "CREATE INDEX response_legs_by_call ON response_legs (owner, call_id)",
+)
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:

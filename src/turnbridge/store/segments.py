@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem
+from turnbridge.engine.records import History, ItemPage, ItemQuery, KeptItem, Legs
 from turnbridge.store.database import Transaction, Value, storable_text
 from turnbridge.turn.items import JsonObject
 
@@ -30,6 +30,7 @@ ADD_ITEM = """
 ADD_SEEN = """
     UPDATE items SET seen = $4 WHERE owner = $1 AND id = $2 AND body = $3 AND seen IS NULL RETURNING segment
 """
+ADD_LEG = "INSERT INTO response_legs (segment, owner, call_id, body) VALUES ($1, $2, $3, $4)"
 GROW = "UPDATE segments SET size = size + $2 WHERE id = $1"
 # Nothing can refer to a segment while its row is locked, so it stays unreferenced until it is deleted.
 LOCK = "SELECT id FROM segments WHERE id = ANY($1) ORDER BY id FOR UPDATE"
@@ -98,6 +99,14 @@ async def add_outputs(tx: Transaction, owner: str, segment: int, outputs: Sequen
     rows = _rows(owner, outputs, count or 0, 1)
     await tx.execute_each(ADD_ITEM, [(segment, *row) for row in rows])
     await tx.execute(GROW, segment, sum(map(_size, rows)))
+
+
+async def add_legs(tx: Transaction, owner: str, segment: int, legs: Legs) -> None:
+    """Add what the model said around calls, where the outputs of the segment do not tell it."""
+    bodies = {call_id: msgspec.json.encode(said) for call_id, said in legs.items()}
+    if bodies:
+        await tx.execute_each(ADD_LEG, [(segment, owner, call_id, body) for call_id, body in bodies.items()])
+        await tx.execute(GROW, segment, sum(map(len, bodies.values())))
 
 
 async def add_seen(tx: Transaction, owner: str, item: KeptItem) -> None:

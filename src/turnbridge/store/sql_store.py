@@ -13,11 +13,13 @@ import msgspec
 
 from turnbridge.engine.records import (
     CANCELLED,
+    NO_LEGS,
     ConversationRecord,
     History,
     ItemPage,
     ItemQuery,
     KeptItem,
+    Legs,
     ResponseRecord,
 )
 from turnbridge.store import segments
@@ -72,6 +74,7 @@ DELETE_ITEM = f"""
     DELETE FROM items WHERE id = $2 AND segment IN (SELECT id FROM chain)
     RETURNING segment, length(body) + coalesce(length(seen), 0)
 """
+DELETE_LEGS = "DELETE FROM response_legs WHERE segment = $1 RETURNING length(body)"
 
 
 class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
@@ -96,6 +99,7 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
         continues: int | None,
         inputs: Sequence[KeptItem],
         outputs: Sequence[KeptItem] = (),
+        legs: Legs = NO_LEGS,
         conversation: str | None = None,
         lease_s: float | None = None,
     ) -> None:
@@ -110,6 +114,7 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
             if segment is None:
                 raise NotFound("What this response continues was deleted meanwhile, so it is not kept.")
             await tx.execute(ADD_RESPONSE, *columns, segment, lease_s, len(body), body)
+            await segments.add_legs(tx, record.owner, segment, legs)
 
         await self._database.write(add)
 
@@ -118,6 +123,7 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
         record: ResponseRecord,
         *,
         outputs: Sequence[KeptItem] = (),
+        legs: Legs = NO_LEGS,
         events: bytes | None = None,
         conversation: str | None = None,
     ) -> bool:
@@ -129,6 +135,7 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
             if segment is None:
                 return False
             await segments.add_outputs(tx, record.owner, segment, outputs)
+            await segments.add_legs(tx, record.owner, segment, legs)
             if conversation is None:
                 return True
             head = await tx.row(int, TOUCH, conversation, record.owner, int(self._now()))
@@ -248,7 +255,9 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
             head = await tx.row(int, f"{HEAD} FOR UPDATE", conversation_id, owner)
             removed = [] if head is None else await tx.rows(lambda *row: row, DELETE_ITEM, head, item_id)
             for segment, size in removed:
-                await tx.execute("UPDATE segments SET size = size - $2 WHERE id = $1", segment, size)
+                # What was said around a call may hold the item, too.
+                dropped = await tx.rows(int, DELETE_LEGS, segment)
+                await tx.execute(segments.GROW, segment, -size - sum(dropped))
             if removed:
                 await tx.execute(TOUCH, conversation_id, owner, int(self._now()))
             return bool(removed)

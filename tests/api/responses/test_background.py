@@ -36,7 +36,6 @@ from turnbridge.engine.kept_threads import ParkedTurns
 from turnbridge.engine.ports import Model
 from turnbridge.engine.records import (
     RUNNING,
-    KeptItem,
     ResponseRecord,
     Store,
 )
@@ -192,13 +191,11 @@ class Counted:
         self.turns: list[tuple[Usage, str, str | None, object]] = []
         finish = store.finish_response
 
-        async def finish_response(
-            record: ResponseRecord, *, outputs: Sequence[KeptItem], events: bytes | None, conversation: str | None
-        ) -> bool:
+        async def finish_response(record: ResponseRecord, **ending: Any) -> bool:
             self.keeping.set()
             await self.may_keep.wait()
             self.kept.append(record.status)
-            return await finish(record, outputs=outputs, events=events, conversation=conversation)
+            return await finish(record, **ending)
 
         monkeypatch.setattr(store, "finish_response", finish_response)
         state = state_on(store)

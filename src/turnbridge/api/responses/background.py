@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from turnbridge.api.generation import State
 from turnbridge.api.responses.encode import ResponseEncoder
-from turnbridge.api.responses.state import Past, grown, named, record_of
+from turnbridge.api.responses.state import Past, grown, legs_of, named, record_of
 from turnbridge.api.shared import sse
 from turnbridge.api.shared.errors import error_event
 from turnbridge.api.shared.sse import named_frames
@@ -274,8 +274,9 @@ class BackgroundRuns:
         try:
             if seen := run.newly_seen():
                 await store.keep_seen(run.past.owner, seen)
+            legs = legs_of(self._state, run.past, run.encoder)
             if not await store.finish_response(
-                record, outputs=outputs, events=events, conversation=grown(run.past, run.encoder)
+                record, outputs=outputs, legs=legs, events=events, conversation=grown(run.past, run.encoder)
             ):
                 found = await store.response(record.owner, record.id)
                 # It may be our own: an attempt that timed out here, and was committed all the same.

@@ -13,7 +13,7 @@ from turnbridge.api.responses import schema
 from turnbridge.api.responses.decode import REFERENCE, ids_to_look_up, input_items, item_type, resolve_references
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.api.responses.seen import seen_items
-from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord
+from turnbridge.engine.records import RUNNING, KeptItem, Legs, ResponseRecord
 from turnbridge.turn.errors import GatewayError, InvalidRequest, NotFound
 from turnbridge.turn.items import JsonObject, Part
 from turnbridge.web.bodies import beside
@@ -184,6 +184,7 @@ async def keep(state: State, past: Past, encoder: ResponseEncoder, linked: Mappi
                 continues=past.segment,
                 inputs=inputs,
                 outputs=named(encoder.said),
+                legs=legs_of(state, past, encoder),
                 conversation=grown(past, encoder),
             )
         )
@@ -192,6 +193,12 @@ async def keep(state: State, past: Past, encoder: ResponseEncoder, linked: Mappi
     except GatewayError as error:
         log.error("response_not_kept", response=record.id, reason=error.message)
         encoder.mark_unstored()
+
+
+def legs_of(state: State, past: Past, encoder: ResponseEncoder) -> Legs:
+    """Return what the output of a response does not tell of the turn that its calls belong to."""
+    calls = [str(item["call_id"]) for item in encoder.said if "call_id" in item]
+    return state.legs(past.owner, calls, told=True)
 
 
 def named(items: Sequence[JsonObject], seen: Mapping[int, JsonObject] | None = None) -> list[KeptItem]:
