@@ -142,8 +142,6 @@ def metrics() -> str:
     request = RequestContext(request_id="", method="POST", route="", clock=float, started_at=now, status=200)
     request.usage, request.served_by, request.first_output_at = used, "fresh", now
     request.client = Caller(id="", name="")
-    for _ in range(2):
-        shown.request_began()
     shown.request_ended(request, outcome="ok", ended_at=now)
     shown.request_ended(request, outcome="server_error", ended_at=now)
     rows = []

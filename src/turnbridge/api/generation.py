@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.types import Scope
 
@@ -34,13 +35,14 @@ from turnbridge.turn.mcp import NAMESPACE_PREFIX
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.answer import Answer, Timing
 from turnbridge.web.bodies import Bodies, is_large, parsed
-from turnbridge.web.http import header_value, wants_no_keepalive
-from turnbridge.web.middleware.auth import caller, client_of
+from turnbridge.web.http import wants_no_keepalive
+from turnbridge.web.middleware.auth import caller
 from turnbridge.web.middleware.observability import context_of
 
 log = structlog.get_logger(__name__)
 
 MODEL_HEADER = "x-turnbridge-model"
+MODE_FIELD = MODE_HEADER.lower().encode()
 IGNORED_HEADER = "x-turnbridge-ignored"
 LONGEST_IGNORED = 1000
 
@@ -64,8 +66,7 @@ class GenerationRules:
     """Whether the tools of Responses clients are left out: they describe them in their own words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Settled(Struct, frozen=True, kw_only=True):
     """A turn that is ready to run: the model is chosen, and what cannot be honoured is known."""
 
     turn: TurnRequest
@@ -261,7 +262,7 @@ class Generation:
         """
         if schemas:
             await self._check_schemas(schemas)
-        if (wanted := header_value(request.scope, MODE_HEADER.encode())) is not None:
+        if (wanted := context_of(request.scope).headers.get(MODE_FIELD)) is not None:
             mode = output_mode(wanted.decode("latin-1"))
         if store and not self.state.on:
             turn = replace(turn, ignored=(*turn.ignored, "store"))
@@ -277,7 +278,7 @@ class Generation:
         context_of(request.scope).codex_model = choice.model.id
         if spec.effort is not None:
             catalog.check_effort(choice.model, spec.effort, param=effort_param)
-        effort, client = spec.effort or choice.effort, client_of(request.scope)
+        effort, client = spec.effort or choice.effort, caller(request.scope).id
         await self.state.check_files(client, turn.items)
         await self.state.restore_calls(client, turn.items)
         settled = replace(

@@ -6,7 +6,7 @@ holds most of it, and of several clients none may run all turns at once (docs/de
 
 import asyncio
 import contextlib
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -73,8 +73,8 @@ class Admission:
         self._client_turns = turns_per_client
         self._clients = clients
         self._queues: OrderedDict[str, deque[Place]] = OrderedDict()
-        self._shares: Counter[str] = Counter()
-        self._running: Counter[str] = Counter()
+        self._shares: defaultdict[str, int] = defaultdict(int)
+        self._running: defaultdict[str, int] = defaultdict(int)
         self._idle = asyncio.Event()
         self._idle.set()
         self.barred: frozenset[str] = frozenset()
@@ -110,7 +110,7 @@ class Admission:
 
     async def enter(self, place: Place) -> float:
         """Start the turns of a place as soon as they may run; return the seconds that it took."""
-        held = self._shares[place.client]
+        held = self._shares.get(place.client, 0)
         if place.client in self.barred:
             raise key_ended()
         if place.most is not None and held + place.share > place.most:
@@ -226,7 +226,7 @@ class Admission:
 
     def _held(self, client: str) -> int:
         """Return how many turns of a client run, and how many of its requests wait."""
-        return self._running[client] + len(self._queues.get(client, ()))
+        return self._running.get(client, 0) + len(self._queues.get(client, ()))
 
     def _characters(self, client: str) -> int:
         return sum(place.size for place in self._queues.get(client, ()))
@@ -245,7 +245,7 @@ class Admission:
     def _is_at_limit(self, place: Place) -> bool:
         """Tell whether the place's client runs so many turns that it waits for its own to end."""
         # When the second client came, the limit fell, perhaps below what a waiting request asks for.
-        running = self._running[place.client]
+        running = self._running.get(place.client, 0)
         return running > 0 and running > max(self._client_running - place.turns, 0)
 
     def _overtakes(self, place: Place) -> bool:
@@ -282,7 +282,7 @@ class Admission:
             self._idle.set()
 
 
-def _subtract(counts: Counter[str], client: str, count: int) -> None:
+def _subtract(counts: defaultdict[str, int], client: str, count: int) -> None:
     if count == counts[client]:
         del counts[client]
     else:

@@ -141,9 +141,12 @@ class Run:
             self._on_stage("admitted")
             yield self.encoder.admitted()
             if len(self._turns) == 1:
-                async with aclosing(self._turns[0].events()) as batches:
+                batches = self._turns[0].events()
+                try:
                     async for events in batches:
                         yield self._encoded(0, events)
+                finally:
+                    await batches.aclose()
                 return
             async with aclosing(_together(self._turns, self._at_once)) as numbered:
                 async for index, events in numbered:

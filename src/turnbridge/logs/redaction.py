@@ -51,7 +51,11 @@ class OwnKeys:
     def may_be_in(self, text: str) -> bool:
         """Tell quickly whether a text may contain a key."""
         lowered = text.lower()
-        return any(sign in lowered for sign in self.signs)
+        # A generator in its place takes three times as long, for every line of the log.
+        for sign in self.signs:  # noqa: SIM110
+            if sign in lowered:
+                return True
+        return False
 
     def are_in(self, text: str) -> bool:
         return self.may_be_in(text) and self.pattern.search(text) is not None

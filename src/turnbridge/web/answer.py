@@ -169,9 +169,10 @@ class Answer:
 
     def _how_served(self) -> dict[str, str]:
         """Return how the turns are served, as far as it is known, in the words of the headers; of several, each."""
+        if len(self._run.served) < 2:
+            one = next(iter(self._run.served.values()), None)
+            return {} if one is None else {THREAD_HEADER: one.thread, FIDELITY_HEADER: one.fidelity}
         served = [self._run.served[index] for index in sorted(self._run.served)]
-        if not served:
-            return {}
         fidelity = dict.fromkeys(each.fidelity for each in served)
         return {THREAD_HEADER: ", ".join(each.thread for each in served), FIDELITY_HEADER: ", ".join(fidelity)}
 

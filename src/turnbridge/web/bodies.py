@@ -14,7 +14,6 @@ from turnbridge.api.shared.body_budget import check_body
 from turnbridge.api.shared.validation import parse_body
 from turnbridge.turn.errors import GatewayOverloaded, InvalidRequest, RequestTimeout, RequestTooLarge
 from turnbridge.turn.items import JsonObject
-from turnbridge.web.http import header_value
 from turnbridge.web.middleware.observability import RequestContext, context_of
 
 BYTES_PER_MB = 1024 * 1024
@@ -132,16 +131,17 @@ class Bodies:
         `limit` is that of a route which does not have the common one.
         """
         limit = limit or self._limit
-        encoding = (header_value(scope, b"content-encoding") or b"identity").decode("latin-1").strip().lower()
-        if encoding != "identity":
+        context = context_of(scope)
+        given = context.headers.get(b"content-encoding")
+        if given and (encoding := given.decode("latin-1").strip().lower()) != "identity":
             raise InvalidRequest(
                 f"A body with 'Content-Encoding: {encoding}' cannot be read here. Send it uncompressed.",
                 code="unsupported_content_encoding",
             )
-        announced = header_value(scope, b"content-length") or b""
+        announced = context.headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > limit.size:
             raise limit.exceeded()
-        return b"".join(await self._chunks(context_of(scope), receive, limit))
+        return b"".join(await self._chunks(context, receive, limit))
 
     async def _chunks(self, context: RequestContext, receive: Receive, limit: BodyLimit) -> list[bytes]:
         """Return the pieces of a body; refuse one that stops coming, however slowly it came before."""

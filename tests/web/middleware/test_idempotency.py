@@ -445,7 +445,8 @@ class Client:
     async def ask(self, app: ASGIApp) -> None:
         context = RequestContext(request_id="1", method="POST", route=CHAT, clock=time.monotonic, started_at=0)
         context.client = client_with(b"a key")
-        scope = {"path": CHAT, "query_string": b"", "headers": [(b"idempotency-key", b"k")], CONTEXT_KEY: context}
+        context.headers = {b"idempotency-key": b"k"}
+        scope = {"path": CHAT, "query_string": b"", "headers": [*context.headers.items()], CONTEXT_KEY: context}
         await app(scope, self._receive, self._send)
 
     async def _receive(self) -> Message:

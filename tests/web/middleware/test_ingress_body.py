@@ -14,7 +14,7 @@ from turnbridge.turn.errors import RequestTooLarge
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.middleware.ingress import wrap
 from turnbridge.web.middleware.keyring import Keyring
-from turnbridge.web.middleware.observability import Metrics
+from turnbridge.web.middleware.observability import CONTEXT_KEY, Metrics, RequestContext
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,9 @@ async def test_a_body_announced_as_too_large_is_refused_unread() -> None:
     async def receive() -> Message:
         raise AssertionError("nothing should be read")
 
-    scope = {"type": "http", "headers": [(b"content-length", b"%d" % (LIMIT + 1))]}
+    context = RequestContext(request_id="r", method="POST", route="/", clock=float, started_at=0.0)
+    context.headers = {b"content-length": b"%d" % (LIMIT + 1)}
+    scope = {"type": "http", "headers": [*context.headers.items()], CONTEXT_KEY: context}
     with pytest.raises(RequestTooLarge):
         await Bodies(LIMIT).read(scope, receive)
 

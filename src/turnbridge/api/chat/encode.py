@@ -61,7 +61,8 @@ class ChatEncoder:
     @property
     def usage(self) -> ev.Usage:
         """Return the tokens of all choices."""
-        return sum((choice.usage for choice in self._choices), ev.Usage())
+        first, *others = self._choices
+        return sum((choice.usage for choice in others), first.usage)
 
     @property
     def first_calls(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Server-sent events as bytes: whole frames only; and text deltas, of which most streams consist, in a hurry."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -38,24 +38,20 @@ class TextRun(NamedTuple):
     texts: list[str]
 
 
-def in_runs(events: Sequence[TurnEvent]) -> Iterator[TurnEvent | TextRun]:
-    """Yield events, with the text deltas in runs: encoded one by one, each would cost four times as much."""
+def in_runs(events: Sequence[TurnEvent]) -> list[TurnEvent | TextRun]:
+    """Return events, with the text deltas in runs: encoded one by one, each would cost four times as much."""
+    runs: list[TurnEvent | TextRun] = []
     run: TextRun | None = None
     for event in events:
-        if isinstance(event, TextDelta):
-            if run is not None and run.item_id == event.item_id:
-                run.texts.append(event.text)
-                continue
-            if run is not None:
-                yield run
-            run = TextRun(event.item_id, [event.text])
-            continue
-        if run is not None:
-            yield run
+        if not isinstance(event, TextDelta):
             run = None
-        yield event
-    if run is not None:
-        yield run
+            runs.append(event)
+        elif run is not None and run.item_id == event.item_id:
+            run.texts.append(event.text)
+        else:
+            run = TextRun(event.item_id, [event.text])
+            runs.append(run)
+    return runs
 
 
 class TextTemplate:

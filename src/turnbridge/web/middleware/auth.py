@@ -18,9 +18,9 @@ from starlette.types import Scope
 
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable, Forbidden, InvalidApiKey, RateLimited
-from turnbridge.web.http import PAGE_TOKEN, header_value, is_loopback, names_us, network_of
+from turnbridge.web.http import header_value, is_loopback, names_us, network_of
 from turnbridge.web.middleware.keyring import Keyring
-from turnbridge.web.middleware.observability import context_of
+from turnbridge.web.middleware.observability import CONTEXT_KEY, context_of
 
 MASKABLE_LENGTH = 12
 """Of a key at least this long, the five characters that `masked` shows say nothing useful about the rest."""
@@ -157,7 +157,7 @@ class Authentication:
 
     def client(self, scope: Scope) -> Client | None:
         """Return whose key a request brings; None if it needs none. Raises `InvalidApiKey`, or `RateLimited`."""
-        if self._visitor is not None and header_value(scope, PAGE_TOKEN) is not None:
+        if self._visitor is not None and context_of(scope).from_page:
             return self._visitor(scope)
         path = scope["path"]
         if path not in self._open_paths:
@@ -176,7 +176,7 @@ class Authentication:
 
 def caller(scope: Scope) -> Client:
     """Return the client that makes a request."""
-    client = context_of(scope).client
+    client: Client | None = scope[CONTEXT_KEY].client
     if client is None:
         raise AssertionError("A route that knows clients asks for the key.")
     return client

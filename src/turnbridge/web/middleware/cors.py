@@ -45,10 +45,11 @@ class Origins:
 
     def check(self, scope: Scope) -> list[tuple[bytes, bytes]] | None:
         """Add the CORS headers of the answer; return the further ones of a preflight, if the request is one."""
-        origin = header_value(scope, b"origin")
+        context = context_of(scope)
+        origin = context.headers.get(b"origin")
         if origin is None:
             return None
-        context, granted = context_of(scope), self._granted(origin)
+        granted = self._granted(origin)
         preflight = scope["method"] == "OPTIONS" and header_value(scope, b"access-control-request-method") is not None
         if not granted and (preflight or wants_websocket(scope)):
             self._refuse(origin, context)

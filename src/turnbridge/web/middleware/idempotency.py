@@ -23,6 +23,7 @@ from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.observability import RequestContext, context_of
 
 KEY_HEADER = "Idempotency-Key"
+KEY_FIELD = KEY_HEADER.lower().encode()
 REPEAT_HEADER = "x-turnbridge-idempotent"
 # The headers of a request that its answer depends on.
 ANSWER_HEADERS = (MODE_HEADER.encode(), NO_KEEPALIVE)
@@ -187,7 +188,7 @@ class AnswerOnce:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request that has no key as it is."""
-        key = header_value(scope, KEY_HEADER.lower().encode())
+        key = context_of(scope).headers.get(KEY_FIELD)
         return self._answer(key, scope, receive, send) if key else self._app(scope, receive, send)
 
     async def _answer(self, key: bytes, scope: Scope, receive: Receive, send: Send) -> None:

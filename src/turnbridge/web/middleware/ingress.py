@@ -27,7 +27,7 @@ from turnbridge.turn.errors import (
     WebSocketNotServed,
     without_frames,
 )
-from turnbridge.web.http import OPENAI, PAGE_PREFIX, PAGE_TOKEN, Dialect, encoded, header_value, new_id, wants_websocket
+from turnbridge.web.http import OPENAI, PAGE_PREFIX, PAGE_TOKEN, Dialect, encoded, new_id, wants_websocket
 from turnbridge.web.middleware.auth import Authentication, Keys
 from turnbridge.web.middleware.cors import Origins
 from turnbridge.web.middleware.keyring import Keyring
@@ -246,7 +246,7 @@ class Ingress:
                 context.complete = True
 
         if not context.own:
-            self._metrics.request_began()
+            self._metrics.active += 1
         try:
             preflight = self._origins.check(scope)
             if preflight is None:
@@ -276,7 +276,9 @@ class Ingress:
             self._spans.request_ended(context, scope, outcome=outcome, ended_at=ended_at)
 
     def _context_for(self, scope: Scope) -> RequestContext:
-        request_id = header_value(scope, b"x-request-id") or b""
+        # The first of several counts.
+        headers = dict(reversed(scope["headers"]))
+        request_id = headers.get(b"x-request-id", b"")
         # A key that is sent as an id by mistake would stand in every log line and trace of the request.
         if not SANE_REQUEST_ID.fullmatch(request_id) or self._secrets.are_in(request_id.decode("ascii")):
             request_id = new_id("req_").encode()
@@ -288,8 +290,9 @@ class Ingress:
             method=scope["method"],
             route=route,
             dialect=self._dialects.get(route, OPENAI),
-            agent=(header_value(scope, b"user-agent") or b"")[:AGENT_LIMIT].decode("latin-1"),
-            from_page=header_value(scope, PAGE_TOKEN) is not None,
+            headers=headers,
+            agent=headers.get(b"user-agent", b"")[:AGENT_LIMIT].decode("latin-1"),
+            from_page=PAGE_TOKEN in headers,
             own=self._has_page and (route == "/" or route.startswith(PAGE_PREFIX)),
             peer=peer[0],
             clock=self._clock,
