@@ -9,6 +9,17 @@ REPLICAS = (
         source=OURS,
     ),
     Promise(
+        id="replicas.turns",
+        sentence="Turns are limited for all replicas together, in all and for each client, with the same fair shares as "
+        "on one gateway; replicas that wait get turns in rotation.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.lapse",
+        sentence="The turns of a replica that was killed are free again within 30 seconds.",
+        source=OURS,
+    ),
+    Promise(
         id="replicas.redis-away",
         sentence="While Redis is away, each replica holds its share of every limit and never the whole, no request "
         "waits for Redis, `/readyz` says `degraded`, and the counts are right again afterwards.",

@@ -3,13 +3,16 @@
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.replicas.memory_slots import MemorySlots
 from turnbridge.engine import admission
 from turnbridge.engine.admission import COME_BACK_S, Admission
+from turnbridge.engine.shared_admission import SharedAdmission
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, RateLimited
 
 pytestmark = pytest.mark.anyio
@@ -89,8 +92,16 @@ class Guest:
 
 async def settled() -> None:
     """Return when everyone has done what they could: nobody here takes more steps than this."""
-    for _ in range(5):
+    for _ in range(12):
         await asyncio.sleep(0)
+
+
+@pytest.fixture(params=["alone", "counted", "by share"], autouse=True)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every rule hold for a gateway alone, and for one of several replicas, with and without Redis."""
+    if request.param != "alone":
+        make = partial(SharedAdmission, MemorySlots(counted=request.param == "counted"))
+        monkeypatch.setattr(f"{__name__}.Admission", make)
 
 
 def house(
@@ -251,6 +262,8 @@ async def test_a_place_given_to_somebody_who_leaves_at_that_moment_is_free_again
     full = house(1)
     async with full.admission.admitted("a"):
         next_one = await full.ask()
+    while not full.admission.running:
+        await asyncio.sleep(0)
     # It has the place, and no chance yet to take it.
     assert (full.admission.running, next_one.inside) == (1, False)
     next_one.task.cancel()

@@ -35,7 +35,7 @@ async def count(shared: SharedRedis) -> int:
 
 async def test_a_script_is_sent_once_and_known_afterwards(server: RedisServer) -> None:
     shared = SharedRedis(server.url, QUICK)
-    assert [await shared.script(COUNT, ["counter"], ["a", 2, b"c"]) for _ in range(2)] == [[1, 3], [2, 3]]
+    assert [await shared.script(COUNT, ["counter"], ["a", 2, "c"]) for _ in range(2)] == [[1, 3], [2, 3]]
     assert (shared.commands, shared.is_away) == (2, False)
     await shared.aclose()
 

@@ -110,17 +110,7 @@ class Admission:
 
     async def enter(self, place: Place) -> float:
         """Start the turns of a place as soon as they may run; return the seconds that it took."""
-        held = self._shares.get(place.client, 0)
-        if place.client in self.barred:
-            raise key_ended()
-        if place.most is not None and held + place.share > place.most:
-            raise RateLimited(
-                f"This key may have at most {place.most} turns running or queued; "
-                f"it has {held}. Try again when one has ended.",
-                retry_after=COME_BACK_S,
-            )
-        if self.closed:
-            raise _closing()
+        self._check(place)
         self._shares[place.client] += place.share
         if self._may_start(place) and not self._overtakes(place):
             self._start(place)
@@ -129,13 +119,23 @@ class Admission:
         try:
             return await self._wait(place)
         except BaseException:
-            _subtract(self._shares, place.client, place.share)
+            subtract(self._shares, place.client, place.share)
             raise
+
+    def _check(self, place: Place) -> None:
+        """Raise the reason why a place may not even wait, if there is one."""
+        held = self._shares.get(place.client, 0)
+        if place.client in self.barred:
+            raise key_ended()
+        if place.most is not None and held + place.share > place.most:
+            raise too_many(place.most, held)
+        if self.closed:
+            raise _closing()
 
     def leave(self, place: Place) -> None:
         """End the turns of a place."""
         self._end(place)
-        _subtract(self._shares, place.client, place.share)
+        subtract(self._shares, place.client, place.share)
 
     def close(self) -> None:
         """Reject all requests, also those that wait."""
@@ -262,12 +262,16 @@ class Admission:
             place = next((place for place in firsts if not self._is_at_limit(place)), None)
             if place is None or not self._may_start(place):
                 return
-            self._queues[place.client].popleft()
-            if not place.admitted.done():
-                self._queues.move_to_end(place.client)
-                self._start(place)
-                place.admitted.set_result(None)
-            self._forget_if_empty(place.client)
+            self._admit(place)
+
+    def _admit(self, place: Place) -> None:
+        """Admit the first request of a client."""
+        self._queues[place.client].popleft()
+        if not place.admitted.done():
+            self._queues.move_to_end(place.client)
+            self._start(place)
+            place.admitted.set_result(None)
+        self._forget_if_empty(place.client)
 
     def _start(self, place: Place) -> None:
         self.running += place.turns
@@ -276,17 +280,27 @@ class Admission:
 
     def _end(self, place: Place) -> None:
         self.running -= place.turns
-        _subtract(self._running, place.client, place.turns)
+        subtract(self._running, place.client, place.turns)
         self._admit_next()
         if self.running == 0:
             self._idle.set()
 
 
-def _subtract(counts: defaultdict[str, int], client: str, count: int) -> None:
+def subtract(counts: defaultdict[str, int], client: str, count: int) -> None:
+    """Count less for a client, and forget it if nothing is left."""
     if count == counts[client]:
         del counts[client]
     else:
         counts[client] -= count
+
+
+def too_many(most: int, held: int) -> RateLimited:
+    """Return the error of a client that has all the turns that it may have."""
+    return RateLimited(
+        f"This key may have at most {most} turns running or queued; "
+        f"it has {held}. Try again when one has ended.",
+        retry_after=COME_BACK_S,
+    )
 
 
 def key_ended() -> InvalidApiKey:

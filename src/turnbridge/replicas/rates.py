@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MICROSECONDS = 1_000_000
 # Requests that one command registers again: it keeps Redis busy for a millisecond.
 REGISTERED_AT_ONCE = 500
+# Of which no more can be under way when Redis stops to answer.
+MOST_DOUBTFUL = 1000
 
 TAKE = Script("""
 local time = redis.call('TIME')
@@ -46,6 +48,7 @@ for i = 2, #ARGV, 2 do redis.call('ZADD', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return {}
 """)
+FORGET = Script("return {redis.call('ZREM', KEYS[1], ARGV[1])}")
 
 
 class SharedRates:
@@ -60,6 +63,8 @@ class SharedRates:
         """How far Redis's clock is ahead of this machine's."""
         self._unregistered = 0
         """How many requests were allowed without Redis since the last registration."""
+        self._doubtful: list[tuple[str, Sequence[Rate], int]] = []
+        """Requests that were refused after Redis had been asked in vain: it may count them when it goes on."""
         if self._redis is not None:
             self._redis.on_back.append(self._register)
 
@@ -67,13 +72,16 @@ class SharedRates:
         """Count a request if all rates allow it."""
         number = self._own.next_number()
         if self._redis is not None and not self._redis.is_away:
-            values = [f"{self._replica.id}:{number}"]
+            values = [self._member(number)]
             for rate in rates:
                 values += [str(rate.amount), str(rate.seconds * MICROSECONDS)]
             try:
                 now, allowed, *found = await self._redis.script(TAKE, [_key(client, rate) for rate in rates], values)
             except SharedStateAway:
-                return self._take_alone(client, rates, number)
+                taken = self._take_alone(client, rates, number)
+                if not taken.allowed and len(self._doubtful) < MOST_DOUBTFUL:
+                    self._doubtful.append((client, rates, number))
+                return taken
             at = now / MICROSECONDS
             self._clock_ahead_s = at - self._now()
             if allowed:
@@ -81,6 +89,9 @@ class SharedRates:
             pairs = zip(found[::2], found[1::2], strict=True)
             return Taken(allowed == 1, [Used(left, frees_in / MICROSECONDS) for left, frees_in in pairs])
         return self._take_alone(client, rates, number)
+
+    def _member(self, number: int) -> str:
+        return f"{self._replica.id}:{number}"
 
     def _take_alone(self, client: str, rates: Sequence[Rate], number: int) -> Taken:
         """Count a request for this replica's share."""
@@ -93,12 +104,16 @@ class SharedRates:
         """Let Redis know what this replica has allowed; tell whether nothing was allowed meanwhile."""
         if self._redis is None:
             return True
-        self._unregistered = 0
+        self._unregistered, doubtful = 0, self._doubtful
+        self._doubtful = []
+        for client, rates, number in doubtful:
+            for rate in rates:
+                await self._redis.script(FORGET, [_key(client, rate)], [self._member(number)], while_away=True)
         for client, rate, entries in self._own.entries(self._now() + self._clock_ahead_s):
             for start in range(0, len(entries), REGISTERED_AT_ONCE):
                 values: list[str | int] = [rate.seconds * 1000]
                 for entry in entries[start : start + REGISTERED_AT_ONCE]:
-                    values += [round(entry.at * MICROSECONDS), f"{self._replica.id}:{entry.number}"]
+                    values += [round(entry.at * MICROSECONDS), self._member(entry.number)]
                 await self._redis.script(REGISTER, [_key(client, rate)], values, while_away=True)
         return self._unregistered == 0
 

@@ -20,6 +20,12 @@ log = structlog.get_logger(__name__)
 # What a replica holds in Redis lapses this long after its last renewal: a replica that was killed holds it no longer.
 LEASE_S = 25.0
 RENEWAL_S = 8.0
+LISTEN_AGAIN_S = 0.5
+
+
+def channel(replica: str) -> str:
+    """Return the channel of messages to a replica: a word, a space, and whatever the word is about."""
+    return f"turnbridge:to:{replica}"
 
 
 class Replica:
@@ -30,7 +36,11 @@ class Replica:
         self.redis = redis
         self.share = registry.share
         self.renewals: list[Callable[[], Awaitable[None]]] = []
-        """Called every few seconds while Redis can be used; each may raise `SharedStateAway`."""
+        """Called at the start, and every few seconds while Redis can be used; each may raise `SharedStateAway`."""
+        self.on_message: dict[str, Callable[[str], None]] = {}
+        """Called with what other replicas tell this one, by the first word (`channel`)."""
+        self.endings: list[Callable[[], Awaitable[None]]] = []
+        """Called when this replica stops; each may raise `SharedStateAway`."""
 
     @property
     def id(self) -> str:
@@ -58,7 +68,8 @@ class Replica:
             log.warning("replicas_not_counted", reason=error.message, live=self.registry.live)
         if self.redis is not None:
             await self.redis.open()
-        tasks = [asyncio.create_task(self.registry.run()), asyncio.create_task(self._renew())]
+        work = (self.registry.run(), self._renew(), self._listen())
+        tasks = [asyncio.create_task(each) for each in work]
         try:
             yield
         finally:
@@ -66,15 +77,29 @@ class Replica:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             if self.redis is not None:
+                # What cannot be given back now lapses.
+                with contextlib.suppress(SharedStateAway):
+                    for end in self.endings:
+                        await end()
                 await self.redis.aclose()
+
+    async def _listen(self) -> None:
+        """Hear what other replicas tell this one. What is told while Redis is away is lost: it is news, not data."""
+        while self.redis is not None:
+            with contextlib.suppress(SharedStateAway):
+                async for message in self.redis.messages(channel(self.id)):
+                    word, _, rest = message.partition(" ")
+                    if word in self.on_message:
+                        self.on_message[word](rest)
+            await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def _renew(self) -> None:
         while self.redis is not None:
-            await asyncio.sleep(RENEWAL_S)
             # What could not be renewed is registered again when Redis is back.
             with contextlib.suppress(SharedStateAway):
                 for renew in self.renewals:
                     await renew()
+            await asyncio.sleep(RENEWAL_S)
 
 
 def replica_of(store: ReplicaStore | None, redis_url: str | None) -> Replica | None:
