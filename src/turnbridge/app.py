@@ -19,7 +19,7 @@ from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER,
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
 from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
-from turnbridge.web.middleware.ingress import NO_PAGE, PageSide, wrap
+from turnbridge.web.middleware.ingress import NO_PAGE, REPLICA_HEADER, PageSide, wrap
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.limits import PLAN_HEADERS, Limits
 from turnbridge.web.middleware.meter import TOKEN_HEADERS, Meter
@@ -36,6 +36,7 @@ EXPOSED_HEADERS = (
     REPEAT_HEADER,
     MODE_HEADER,
     FIDELITY_HEADER,
+    REPLICA_HEADER,
     *RATE_HEADERS,
     *TOKEN_HEADERS,
     *PLAN_HEADERS,
@@ -56,6 +57,19 @@ class Api(Protocol):
     @property
     def dialect(self) -> Dialect:
         """Return how errors are told and keys are sent on its routes."""
+        ...
+
+
+class OneOfMany(Protocol):
+    """This gateway, if it is one of several replicas."""
+
+    @property
+    def id(self) -> str:
+        """Return its id."""
+        ...
+
+    def degraded(self) -> str:
+        """Return what does not work as it should, though requests are served; or nothing."""
         ...
 
 
@@ -81,6 +95,7 @@ def build_app(
     keyring: Keyring,
     metrics: Metrics,
     metrics_token: str | None,
+    replica: OneOfMany | None = None,
     own_names: Collection[str] = (),
     allowed_origins: Iterable[str],
     rates: RequestRates,
@@ -91,15 +106,15 @@ def build_app(
 ) -> ASGIApp:
     """Return the whole HTTP side.
 
-    `problem` says why turns cannot be run now, or nothing; `leaving` whether the gateway is about to stop; `own_names`
-    are names of the server besides its addresses.
+    `problem` says why turns cannot be run now, or nothing; `leaving` whether the gateway is about to stop; `replica`
+    which of several gateways it is; `own_names` are names of the server besides its addresses.
     """
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
     limited = [Middleware(Limits, rates=rates, meter=meter, plan=plan), *once]
     # First what is not served: some of its paths would be taken for ids.
     routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)
-    routes += [*_probes(problem, fidelity), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
+    routes += [*_probes(problem, fidelity, replica), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
     routes += [] if page is None else page.routes()
     return wrap(
         Router(routes),
@@ -111,6 +126,7 @@ def build_app(
         exposed_headers=EXPOSED_HEADERS,
         dialects=dialects,
         leaving=leaving,
+        replica=None if replica is None else replica.id,
         page=NO_PAGE if page is None else page.side(),
         spans=spans,
     )
@@ -129,14 +145,15 @@ def _api_routes(
     return routes, dialects
 
 
-def _probes(problem: Callable[[], str], fidelity: Callable[[], str]) -> list[Route]:
+def _probes(problem: Callable[[], str], fidelity: Callable[[], str], replica: OneOfMany | None) -> list[Route]:
     async def alive(_: Request) -> Response:
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:
         reason = problem()
         if not reason:
-            return json_response({"status": "ready", "fidelity": fidelity()})
+            lack = "" if replica is None else replica.degraded()
+            return json_response({"status": "ready", "fidelity": fidelity(), **({"degraded": lack} if lack else {})})
         shown = REASON_FOR_OTHERS if context_of(request.scope).client is None else reason
         return json_response({"status": "not_ready", "reason": shown}, status=503)
 

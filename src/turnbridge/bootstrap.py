@@ -34,6 +34,7 @@ from turnbridge.codex.process.pool import Pool
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.input_tokens import InputCounter
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
+from turnbridge.engine.shared_admission import SharedAdmission
 from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
 from turnbridge.gauges import observe
@@ -41,6 +42,7 @@ from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.routes import Page
 from turnbridge.page.setup import own_names, owner_desk, page_of
 from turnbridge.parts import Parts, begun_parts, ended
+from turnbridge.replicas.slots import SharedSlots
 from turnbridge.settings.fields import Settings
 from turnbridge.store.sql_store import SqlStore
 from turnbridge.tokens import OpenAITokenizer
@@ -135,7 +137,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
     tokenizer, clients = OpenAITokenizer(), partial(_clients, settings, parts.keyring)
     kept = parts.calls, parts.warm, watch, parts.servers
     runner, metrics = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, *kept), Metrics()
-    admission = _admission(settings, clients=clients, on_wait=metrics.waited)
+    admission = _admission(settings, parts, clients=clients, on_wait=metrics.waited)
     counter = InputCounter(parts.media, tokenizer, clients=clients)
     rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))
     state = State(parts.answers, parts.calls, decode=decode_items, encode=encode_items)
@@ -157,6 +159,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
         leaving=lambda: admission.leaving,
         spans=parts.spans,
         problem=problem,
+        replica=parts.replica,
         keyring=parts.keyring,
         metrics=metrics,
         metrics_token=settings.metrics_token,
@@ -230,6 +233,7 @@ def _ollama_app(
         spans=parts.spans,
         allowed_origins=settings.cors_allowed_origins,
         exposed_headers=EXPOSED_HEADERS,
+        replica=None if parts.replica is None else parts.replica.id,
         rates=parts.rates,
         meter=parts.meter,
         bodies=generation.bodies,
@@ -271,8 +275,11 @@ async def _look_after(store: SqlStore, settings: Settings) -> None:
         await asyncio.sleep(PRUNING_INTERVAL_S)
 
 
-def _admission(settings: Settings, *, clients: Callable[[], int], on_wait: Callable[[float], None]) -> Admission:
-    return Admission(
+def _admission(
+    settings: Settings, parts: Parts, *, clients: Callable[[], int], on_wait: Callable[[float], None]
+) -> Admission:
+    make = Admission if parts.replica is None else partial(SharedAdmission, SharedSlots(parts.replica))
+    return make(
         clients=clients,
         turns=settings.max_turns,
         waiting=settings.queue_max,

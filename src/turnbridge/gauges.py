@@ -6,6 +6,7 @@ from typing import Protocol
 
 from turnbridge.codex.process.pool import Pool
 from turnbridge.engine.admission import Admission
+from turnbridge.replicas.replica import Replica
 from turnbridge.trace.trace import Trace
 from turnbridge.web.middleware.observability import Metrics
 
@@ -26,6 +27,11 @@ class Counted(Protocol):
     @property
     def warm(self) -> Sized:
         """Return the warm threads."""
+        ...
+
+    @property
+    def replica(self) -> Replica | None:
+        """Return this gateway among others, if it is one of several."""
         ...
 
     @property
@@ -66,11 +72,27 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
         label="reason",
     )
     _observe_plan(metrics, pool)
+    if parts.replica is not None:
+        _observe_replica(metrics, parts.replica)
     if parts.trace is not None:
         trace = parts.trace
         metrics.watch_total(
             "turnbridge_trace_lines_lost_total", "Lines of the wire trace not written.", lambda: trace.lost
         )
+
+
+def _observe_replica(metrics: Metrics, replica: Replica) -> None:
+    metrics.watch("turnbridge_replicas", "Replicas that are alive, as this one knows.", lambda: replica.registry.live)
+    metrics.watch(
+        "turnbridge_redis_away_since_timestamp_seconds",
+        "Since when Redis cannot be used, and each replica holds its share of every limit; 0 if it can be.",
+        lambda: replica.degraded_since() or 0,
+    )
+    metrics.watch_total(
+        "turnbridge_redis_commands_total",
+        "Commands to Redis.",
+        lambda: 0 if replica.redis is None else replica.redis.commands,
+    )
 
 
 def _observe_plan(metrics: Metrics, pool: Pool) -> None:

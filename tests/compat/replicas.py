@@ -10,8 +10,8 @@ REPLICAS = (
     ),
     Promise(
         id="replicas.turns",
-        sentence="Turns are limited for all replicas together, in all and for each client, with the same fair shares as "
-        "on one gateway; replicas that wait get turns in rotation.",
+        sentence="Turns are limited for all replicas together, in all and for each client, with the fair shares of one "
+        "gateway; replicas that wait get turns in rotation.",
         source=OURS,
     ),
     Promise(

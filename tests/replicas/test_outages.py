@@ -88,6 +88,6 @@ async def until_whole(http: httpx2.AsyncClient) -> None:
     """Return once a replica says that nothing is away."""
 
     async def says_so() -> bool:
-        return bool((await http.get("/readyz")).json()["status"] == "ready")
+        return "degraded" not in (await http.get("/readyz")).json()
 
     await until_told(says_so)

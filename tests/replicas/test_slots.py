@@ -10,7 +10,7 @@ import redis.asyncio
 
 from tests.replicas.fleet import TestReplica, replicas
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import until
+from tests.support.waiting import until, until_told
 from turnbridge.engine.shared_admission import SharedAdmission
 from turnbridge.replicas.replica import LEASE_S, RENEWAL_S
 from turnbridge.replicas.slots import MICROSECONDS, RUNNING, SharedSlots
@@ -127,8 +127,7 @@ async def test_replicas_that_wait_get_turns_in_rotation(server: RedisServer) -> 
         await until(lambda: sum(each.waiting for each in door.replicas) == 12)
         # The other one has asked in vain, and is in Redis' queue.
         async with redis.asyncio.Redis.from_url(server.url) as client:
-            while not await client.zcard("turnbridge:turns:waiting"):
-                await asyncio.sleep(0.01)
+            await until_told(lambda: client.zcard("turnbridge:turns:waiting"))
         door.over.set()
         await asyncio.gather(holder, *visits)
         assert door.order[1:9].count(1) >= 3, door.order
@@ -202,8 +201,8 @@ async def test_a_request_that_leaves_while_redis_is_asked_holds_nothing(server: 
             await asyncio.sleep(0)
             visit.cancel()
             await asyncio.wait((visit,))
-        assert await door.visit(0, steps=1)
         await _until_empty(server)
+        assert await door.visit(0, steps=1)
 
 
 async def test_a_replica_that_stops_gives_everything_back_at_once(server: RedisServer) -> None:
@@ -239,6 +238,7 @@ async def _shift(server: RedisServer, seconds: float) -> None:
 
 
 async def _until_empty(server: RedisServer) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while await cards(server):
-            await asyncio.sleep(0.01)
+    async def is_empty() -> bool:
+        return not await cards(server)
+
+    await until_told(is_empty)

@@ -297,8 +297,7 @@ def subtract(counts: defaultdict[str, int], client: str, count: int) -> None:
 def too_many(most: int, held: int) -> RateLimited:
     """Return the error of a client that has all the turns that it may have."""
     return RateLimited(
-        f"This key may have at most {most} turns running or queued; "
-        f"it has {held}. Try again when one has ended.",
+        f"This key may have at most {most} turns running or queued; it has {held}. Try again when one has ended.",
         retry_after=COME_BACK_S,
     )
 

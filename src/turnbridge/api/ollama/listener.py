@@ -94,10 +94,12 @@ def build_listener(
     meter: Meter,
     bodies: Bodies,
     on_end: RequestEnded | None,
+    replica: str | None = None,
 ) -> ASGIApp:
     """Return the whole HTTP side of the listener; `others` are served under `/v1` as on the main port.
 
-    `leaving` tells whether the gateway is about to stop; `on_end` is told of each request that has ended.
+    `leaving` tells whether the gateway is about to stop; `on_end` is told of each request that has ended;
+    `replica` is named in every answer.
     """
     routes, dialects = _routes(api, others, rates, meter, bodies)
     # Any origin is a choice for a server that asks for a key.
@@ -113,6 +115,7 @@ def build_listener(
         leaving=leaving,
         spans=spans,
         page=PageSide(on_end=on_end),
+        replica=replica,
     )
 
 

@@ -162,6 +162,10 @@ ANSWERS: dict[str, JsonObject] = {
         {"object": constant("bucket"), "start_time": NUMBER, "end_time": NUMBER, "results": array(ANY_OBJECT)},
     ),
     "Alive": an_object("The gateway runs.", {"status": constant("ok")}),
-    "Ready": an_object("Turns can be run.", {"status": constant("ready"), "fidelity": TEXT}),
+    "Ready": an_object(
+        "Turns can be run; `degraded` says what replicas lack.",
+        {"status": constant("ready"), "fidelity": TEXT, "degraded": TEXT},
+        lacks=("degraded",),
+    ),
     "NotReady": an_object("Turns cannot be run.", {"status": constant("not_ready"), "reason": TEXT}),
 }

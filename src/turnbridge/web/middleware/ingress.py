@@ -86,6 +86,7 @@ class PageSide:
 
 
 NO_PAGE = PageSide()
+REPLICA_HEADER = "x-turnbridge-replica"
 
 
 def wrap(
@@ -99,13 +100,14 @@ def wrap(
     exposed_headers: Iterable[str] = (),
     dialects: Mapping[str, Dialect] | None = None,
     leaving: Callable[[], bool] = lambda: False,
+    replica: str | None = None,
     page: PageSide = NO_PAGE,
     spans: Spans | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ASGIApp:
     """Return `router` inside the ingress of the main listener.
 
-    `dialects` has those of the routes, by their templates, that are not OpenAI's.
+    `dialects` has those of the routes, by their templates, that are not OpenAI's; `replica` is named in every answer.
     """
     keys = Keys(keyring)
     scrape = Keys(Keyring(metrics_token), setting="PROXY_METRICS_TOKEN").check if metrics_token else keys.check_operator
@@ -125,6 +127,7 @@ def wrap(
         dialects=dialects or {},
         leaving=leaving,
         spans=spans,
+        replica=replica,
         page=page,
         clock=clock,
     )
@@ -201,6 +204,7 @@ class Ingress:
         leaving: Callable[[], bool],
         spans: Spans | None,
         page: PageSide,
+        replica: str | None = None,
         prefixes: tuple[str, ...] = (f"{VERSION}/",),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -218,6 +222,7 @@ class Ingress:
         self._secrets = keyring.secrets
         self._dialects = dialects
         self._leaving = leaving
+        self._own_headers = [] if replica is None else [(REPLICA_HEADER.encode(), replica.encode())]
         self._on_end = page.on_end
         self._has_page = bool(page.open_paths)
         self._spans = spans
@@ -297,7 +302,7 @@ class Ingress:
             peer=peer[0],
             clock=self._clock,
             started_at=self._clock(),
-            response_headers=[(b"x-request-id", request_id)],
+            response_headers=[(b"x-request-id", request_id), *self._own_headers],
         )
 
     def _not_served(self, status: int, scope: Scope) -> GatewayError:
