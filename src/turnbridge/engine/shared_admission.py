@@ -93,7 +93,7 @@ class SharedAdmission(Admission):
 
     def _check(self, place: Place) -> None:
         super()._check(place)
-        self._check_share(place, self._shares[place.client])
+        self._check_share(place, self._shares.get(place.client, 0))
 
     def _check_share(self, place: Place, held: int) -> None:
         """Raise `RateLimited` if a place exceeds this replica's share of its client's turns, of which some are held."""
