@@ -15,6 +15,7 @@ from turnbridge.api.openapi.document import OpenApi
 from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.api.unserved import Unserved
 from turnbridge.engine.ports import PlanWindow
+from turnbridge.engine.sharing import AnswerClaims
 from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
@@ -96,6 +97,7 @@ def build_app(
     metrics: Metrics,
     metrics_token: str | None,
     replica: OneOfMany | None = None,
+    claims: AnswerClaims | None = None,
     own_names: Collection[str] = (),
     allowed_origins: Iterable[str],
     rates: RequestRates,
@@ -107,10 +109,11 @@ def build_app(
     """Return the whole HTTP side.
 
     `problem` says why turns cannot be run now, or nothing; `leaving` whether the gateway is about to stop; `replica`
-    which of several gateways it is; `own_names` are names of the server besides its addresses.
+    which of several gateways it is; `claims` are those of all of them on answers; `own_names` are names of the server
+    besides its addresses.
     """
     # What creates something does so once for each `Idempotency-Key`.
-    once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies)]
+    once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies, claims=claims)]
     limited = [Middleware(Limits, rates=rates, meter=meter, plan=plan), *once]
     # First what is not served: some of its paths would be taken for ids.
     routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)

@@ -42,6 +42,7 @@ from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.routes import Page
 from turnbridge.page.setup import own_names, owner_desk, page_of
 from turnbridge.parts import Parts, begun_parts, ended
+from turnbridge.replicas.answers import shared_answers
 from turnbridge.replicas.slots import SharedSlots
 from turnbridge.settings.fields import Settings
 from turnbridge.store.sql_store import SqlStore
@@ -160,6 +161,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
         spans=parts.spans,
         problem=problem,
         replica=parts.replica,
+        claims=None if parts.replica is None else shared_answers(parts.replica, parts.store),
         keyring=parts.keyring,
         metrics=metrics,
         metrics_token=settings.metrics_token,

@@ -20,6 +20,13 @@ REPLICAS = (
         source=OURS,
     ),
     Promise(
+        id="replicas.idempotency",
+        sentence="A request with an `Idempotency-Key` is run once on all replicas: another one waits for the finished "
+        "answer and repeats it. A key whose replica was killed is free again within 30 seconds.",
+        source=OURS,
+        divergence="A stream that another replica makes is sent when it is whole, up to 256 KB packed.",
+    ),
+    Promise(
         id="replicas.redis-away",
         sentence="While Redis is away, each replica holds its share of every limit and never the whole, no request "
         "waits for Redis, `/readyz` says `degraded`, and the counts are right again afterwards.",

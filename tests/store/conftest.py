@@ -40,8 +40,8 @@ async def store(url: str) -> AsyncIterator[SqlStore]:
 async def empty(url: str) -> None:
     """Remove the rows that another test left; much quicker than the tables."""
     connection = await asyncpg.connect(url)
-    if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{SCHEMA}.replicas"):
-        for table in ("responses", "conversations", "chats", "items", "segments", "keys", "files", "usage", "replicas"):
+    if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{SCHEMA}.claims"):
+        for table in ("responses", "conversations", "chats", "items", "segments", "keys", "files", "usage", "replicas", "claims"):
             await connection.execute(f"DELETE FROM {SCHEMA}.{table}")
     await connection.close()
 

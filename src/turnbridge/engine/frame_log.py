@@ -44,6 +44,11 @@ class FrameLog:
         """Tell whether anybody reads."""
         return bool(self._readers)
 
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether everything is kept."""
+        return self._dropped is None
+
     def add(self, chunk: bytes) -> None:
         """Append whole frames."""
         if chunk:

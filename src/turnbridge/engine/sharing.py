@@ -1,6 +1,6 @@
 """What a replica knows of the others, as the engine, the APIs and HTTP see it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -85,3 +85,39 @@ class ReplicaStore(Protocol):
 
     async def replica_gone(self, replica: str) -> None:
         """End the lease of a replica that stops."""
+
+
+class Claim(IntEnum):
+    """Who makes the answer to an `Idempotency-Key`."""
+
+    MINE = 1
+    OTHER_REQUEST = 2
+    """The key came with another request before."""
+    FINISHED = 3
+    RUNNING = 4
+    """Another replica makes it."""
+
+
+class AnswerClaims(Protocol):
+    """The answers to keys, on all replicas. Each method may raise `SharedStateAway`."""
+
+    async def claim(self, identity: str, fingerprint: str) -> Claim:
+        """Claim the answer to a key, which comes with a request that has this fingerprint."""
+        ...
+
+    async def finished(self, identity: str) -> bytes | None:
+        """Return a finished answer, if it is still there."""
+        ...
+
+    async def finish(self, client: str, identity: str, answer: bytes | None) -> None:
+        """Keep a finished answer, or end the claim without one; a claim that has lapsed is another's."""
+        ...
+
+
+class AnswerStore(Protocol):
+    """Stores claims and answers for replicas without a Redis, by the clock of the database."""
+
+    async def claim_answer(self, identity: str, fingerprint: str, owner: str, lease_s: float) -> Claim: ...
+    async def claimed_answer(self, identity: str) -> bytes | None: ...
+    async def finish_answer(self, identity: str, owner: str, answer: bytes | None, kept_s: float) -> None: ...
+    async def renew_answers(self, identities: Sequence[str], owner: str, lease_s: float) -> None: ...

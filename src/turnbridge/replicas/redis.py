@@ -167,6 +167,8 @@ class SharedRedis:
                     if message is not None:
                         yield bytes(message["data"]).decode()
             except (RedisError, OSError, TimeoutError) as error:
+                # A replica that asks for nothing notices here that it has to register what it holds.
+                self._open_circuit(error)
                 raise SharedStateAway from error
 
     async def open(self) -> None:

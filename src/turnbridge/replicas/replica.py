@@ -36,7 +36,7 @@ class Replica:
         self.redis = redis
         self.share = registry.share
         self.renewals: list[Callable[[], Awaitable[None]]] = []
-        """Called at the start, and every few seconds while Redis can be used; each may raise `SharedStateAway`."""
+        """Called at the start and every few seconds; each may raise `SharedStateAway`."""
         self.on_message: dict[str, Callable[[str], None]] = {}
         """Called with what other replicas tell this one, by the first word (`channel`)."""
         self.endings: list[Callable[[], Awaitable[None]]] = []
@@ -94,7 +94,7 @@ class Replica:
             await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def _renew(self) -> None:
-        while self.redis is not None:
+        while True:
             # What could not be renewed is registered again when Redis is back.
             with contextlib.suppress(SharedStateAway):
                 for renew in self.renewals:

@@ -20,7 +20,7 @@ MARK = "unfinished_copy"
 # It counts changes of keys for the gateways that watch them, and has one row in every store.
 WATCHED = "keys_version"
 # Neither is what lives as long as a gateway runs.
-NOT_COPIED = frozenset({WATCHED, "replicas"})
+NOT_COPIED = frozenset({WATCHED, "replicas", "claims"})
 
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)", re.DOTALL)
 _ADDED = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (\w+)")

@@ -192,7 +192,20 @@ VERSION_7 = (
     "CREATE INDEX response_legs_by_call ON response_legs (owner, call_id)",
 )
 
-VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)
+VERSION_8 = (
+    """
+    CREATE TABLE claims (
+        id TEXT PRIMARY KEY,
+        fingerprint TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        lease_until DOUBLE PRECISION NOT NULL,
+        answer {bytes}
+    )
+    """,
+    "CREATE INDEX claims_by_lease ON claims (lease_until)",
+)
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:

@@ -78,7 +78,7 @@ DELETE_LEGS = "DELETE FROM response_legs WHERE segment = $1 RETURNING length(bod
 
 
 class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
-    """The engine's `Store`, `KeyStore`, `UsageStore` and `ReplicaStore`, and their maintenance."""
+    """The engine's `Store`, `KeyStore`, `UsageStore`, `ReplicaStore` and `AnswerStore`, and their maintenance."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         super().__init__(database)

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from tests.web.asgi_driver import Answer, Exchange, call
 from turnbridge.engine.frame_log import PIECE_BYTES
+from turnbridge.engine.sharing import AnswerClaims
 from turnbridge.turn.errors import ContextTooLong, GatewayError, UpstreamFailed
 from turnbridge.turn.events import Usage
 from turnbridge.web.bodies import Bodies
@@ -110,8 +111,8 @@ class Turns:
             await send({"type": "http.response.body", "body": beat, "more_body": True})
 
 
-def gateway(turns: Turns, bounds: Bounds = BOUNDS) -> ASGIApp:
-    once = Middleware(AnswerOnce, answers=Answers(bounds), bodies=BODIES)
+def gateway(turns: Turns, bounds: Bounds = BOUNDS, claims: AnswerClaims | None = None) -> ASGIApp:
+    once = Middleware(AnswerOnce, answers=Answers(bounds), bodies=BODIES, claims=claims)
     paths = (CHAT, "/chat/completions", RESPONSES)
     routes = [Route(path, turns, methods=["POST"], middleware=[once]) for path in paths]
     return wrap(Router(routes), keyring=Keyring("mine,another"), metrics=Metrics())

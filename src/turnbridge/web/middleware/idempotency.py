@@ -1,19 +1,24 @@
 """`Idempotency-Key`: a repeated request is answered from the recording of the first one.
 
 The answer is recorded in a log of frames while it is made, and every repetition reads the log from the beginning. The
-turn is cancelled when the last reader disconnects. Headers of each request (its id, its rate limits) are added by outer
-middleware, and are not recorded.
+turn is cancelled when the last reader disconnects. Replicas claim an answer before they make it; one that finds it
+claimed waits for the finished answer, and records that. Headers of each request (its id, its rate limits) are added by
+outer middleware, and are not recorded.
 """
 
 import asyncio
+import contextlib
 import hashlib
+import zlib
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.engine.frame_log import FrameLog, Reader
+from turnbridge.engine.sharing import AnswerClaims, Claim, SharedStateAway
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.web.answer import serve_until_disconnect
@@ -44,6 +49,20 @@ class Bounds:
 
 
 BOUNDS = Bounds()
+# How often a replica looks whether another one has finished an answer.
+LOOK_AGAIN_S = 0.2
+# The packed size of an answer that other replicas may have; a longer one is made again there.
+MOST_SHARED_BYTES = 256 * 1024
+
+
+class _Shared(msgspec.Struct, frozen=True, array_like=True):
+    """A finished answer, as replicas pass it on."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    model: str | None
+    stream: bool
 
 
 class _Recording:
@@ -73,6 +92,14 @@ class _Recording:
         """Tell whether this is a whole answer and no error, not even one inside a stream."""
         status = self._start.result()["status"] if self.complete else 0
         return 200 <= status < 300 and self.context.error_code is None
+
+    def to_share(self) -> _Shared | None:
+        """Return the answer for other replicas, if it is a good one and all of it was kept."""
+        if not self.successful or not self.log.is_whole:
+            return None
+        start = self._start.result()
+        body = b"".join(self.log.chunks)
+        return _Shared(start["status"], list(start["headers"]), body, self.context.model, self.context.stream)
 
     def follow(self, work: "asyncio.Future[None]") -> None:
         """Let the recording end when `work` does."""
@@ -129,12 +156,7 @@ class Answers:
         """Return the answer to this very request; raise `InvalidRequest` if its key came with another one."""
         found = self._known.get(identity)
         if found is not None and found.fingerprint != fingerprint:
-            raise InvalidRequest(
-                f"The {KEY_HEADER} was used with another request before. Use a fresh key for each request, "
-                "and the same one only to repeat a request as it was.",
-                code="idempotency_key_reused",
-                param=KEY_HEADER,
-            )
+            raise _reused()
         return found
 
     def begin(self, recording: _Recording) -> None:
@@ -181,10 +203,12 @@ class Answers:
 class AnswerOnce:
     """Middleware that runs a request with an `Idempotency-Key` once."""
 
-    def __init__(self, app: ASGIApp, *, answers: Answers, bodies: Bodies) -> None:
+    def __init__(self, app: ASGIApp, *, answers: Answers, bodies: Bodies, claims: AnswerClaims | None = None) -> None:
+        """`claims` are those of all replicas."""
         self._app = app
         self._answers = answers
         self._bodies = bodies
+        self._claims = claims
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request that has no key as it is."""
@@ -215,8 +239,14 @@ class AnswerOnce:
             return {"type": "http.disconnect"}
 
         async def work() -> None:
+            def record(message: Message) -> Awaitable[None]:
+                return self._answers.add(recording, message)
+
             try:
-                await self._app(scope, receive_recorded, lambda message: self._answers.add(recording, message))
+                if self._claims is None:
+                    await self._app(scope, receive_recorded, record)
+                else:
+                    await self._made_once(self._claims, recording, scope, receive_recorded, record)
             finally:
                 self._answers.ended(recording)
 
@@ -230,6 +260,34 @@ class AnswerOnce:
             working.cancel()
             await asyncio.wait((working,))
         working.result()
+
+    async def _made_once(
+        self, claims: AnswerClaims, recording: _Recording, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Make the answer if no other replica does, or send the one that another replica has made."""
+        identity, fingerprint = recording.identity.hex(), recording.fingerprint.hex()
+        try:
+            claim = await claims.claim(identity, fingerprint)
+            while claim in (Claim.RUNNING, Claim.FINISHED):
+                if claim is Claim.FINISHED and (packed := await claims.finished(identity)) is not None:
+                    await _send_shared(await _unpacked(packed), recording, send)
+                    return
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(recording.abandoned.wait(), LOOK_AGAIN_S)
+                    return
+                claim = await claims.claim(identity, fingerprint)
+        except SharedStateAway:
+            # Each replica answers for itself.
+            await self._app(scope, receive, send)
+            return
+        if claim is Claim.OTHER_REQUEST:
+            raise _reused()
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            # If it is not told now, the claim lapses.
+            with contextlib.suppress(SharedStateAway):
+                await claims.finish(recording.client, identity, await _packed(recording.to_share()))
 
     async def _serve(self, recording: _Recording, receive: Receive, send: Send) -> None:
         """Send the recording until its end, or until the client disconnects."""
@@ -260,3 +318,33 @@ def _mark_repeat(scope: Scope, first: RequestContext, how: bytes) -> None:
     context = context_of(scope)
     context.response_headers.append((REPEAT_HEADER.encode(), how))
     context.model, context.stream = first.model, first.stream
+
+
+def _reused() -> InvalidRequest:
+    return InvalidRequest(
+        f"The {KEY_HEADER} was used with another request before. Use a fresh key for each request, "
+        "and the same one only to repeat a request as it was.",
+        code="idempotency_key_reused",
+        param=KEY_HEADER,
+    )
+
+
+async def _send_shared(answer: _Shared, recording: _Recording, send: Send) -> None:
+    """Send an answer that another replica has made."""
+    context = recording.context
+    context.response_headers.append((REPEAT_HEADER.encode(), b"replayed"))
+    context.model, context.stream = answer.model, answer.stream
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _packed(answer: _Shared | None) -> bytes | None:
+    """Return an answer for other replicas, or None if it is too long."""
+    if answer is None:
+        return None
+    packed = await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(answer), 1))
+    return packed if len(packed) <= MOST_SHARED_BYTES else None
+
+
+async def _unpacked(packed: bytes) -> _Shared:
+    return await asyncio.to_thread(lambda: msgspec.msgpack.decode(zlib.decompress(packed), type=_Shared))
