@@ -41,7 +41,8 @@ async def empty(url: str) -> None:
     """Remove the rows that another test left; much quicker than the tables."""
     connection = await asyncpg.connect(url)
     if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{SCHEMA}.claims"):
-        for table in ("responses", "conversations", "chats", "items", "segments", "keys", "files", "usage", "replicas", "claims"):
+        data = ("responses", "conversations", "chats", "items", "segments", "keys", "files", "usage")
+        for table in (*data, "replicas", "claims"):
             await connection.execute(f"DELETE FROM {SCHEMA}.{table}")
     await connection.close()
 
