@@ -26,7 +26,7 @@ from turnbridge.cli.connect import DEFAULT
 from turnbridge.cli.main import app
 from turnbridge.codex.process.home import KEPT_CONFIG_KEYS
 from turnbridge.codex.protocol import errors as codex_errors
-from turnbridge.gauges import observe
+from turnbridge.gauges import observe, observe_shared
 from turnbridge.settings.fields import Settings
 from turnbridge.settings.former import FORMER
 from turnbridge.turn.clients import Client as Caller
@@ -137,6 +137,7 @@ def metrics() -> str:
     parts.pool.ended = {"crashed": 0}
     parts.pool.plan.windows.return_value = {"": MagicMock(used_percent=0, resets_at=0)}
     observe(shown, MagicMock(), parts, ())
+    observe_shared(shown, {}, (), lambda: True)
     # A metric shows its labels once it has a value: one request that has everything, and one that fails.
     now, used = 0.0, Usage(input=1)
     request = RequestContext(request_id="", method="POST", route="", clock=float, started_at=now, status=200)

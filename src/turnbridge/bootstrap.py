@@ -24,8 +24,10 @@ from turnbridge.api.responses.background import BackgroundRuns, Count
 from turnbridge.api.responses.compaction import Seal
 from turnbridge.api.responses.conversations import Conversations
 from turnbridge.api.responses.decode import decode_items, encode_items
+from turnbridge.api.responses.elsewhere import CANCEL, Shared
 from turnbridge.api.responses.routes import Responses
 from turnbridge.api.responses.websocket import ResponsesOverWebSocket
+from turnbridge.api.shared_legs import LET_GO, SharedLegs
 from turnbridge.api.unserved import Unserved
 from turnbridge.api.usage import OrganizationUsage
 from turnbridge.app import EXPOSED_HEADERS, Api, build_app
@@ -37,12 +39,14 @@ from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.shared_admission import SharedAdmission
 from turnbridge.engine.turn_rules import Watch
 from turnbridge.engine.turns import TurnRunner
-from turnbridge.gauges import observe
+from turnbridge.gauges import observe, observe_shared
 from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.routes import Page
 from turnbridge.page.setup import own_names, owner_desk, page_of
 from turnbridge.parts import Parts, begun_parts, ended
 from turnbridge.replicas.answers import shared_answers
+from turnbridge.replicas.messages import Messages as ReplicaMessages
+from turnbridge.replicas.runs import SharedRuns
 from turnbridge.replicas.slots import SharedSlots
 from turnbridge.settings.fields import Settings
 from turnbridge.store.sql_store import SqlStore
@@ -84,6 +88,8 @@ class Gateway:
     meter: Meter
     page: Page | None
     """The page for browsers, unless it is switched off."""
+    shared: SharedRuns | None
+    """What it shares with other replicas of what it runs, if there may be some."""
     ollama: ASGIApp | None = None
     """The application of the listener for Ollama's clients, if there is one."""
 
@@ -115,9 +121,15 @@ async def running_gateway(
             stack.push_async_callback(asyncio.to_thread, parts.spans.close)
         desk = owner_desk(settings, demo=provider is not None, commands=commands)
         stack.push_async_callback(desk.aclose)
-        gateway, background = _assemble(settings, parts, desk)
+        legs = None if parts.shared is None else _legs(parts.shared)
+        state = State(parts.answers, parts.calls, decode=decode_items, encode=encode_items, shared=legs)
+        gateway, background = _assemble(settings, parts, desk, state)
         if parts.replica is not None:
             await stack.enter_async_context(parts.replica.running())
+        if parts.shared is not None and legs is not None:
+            _share(parts.shared.messages, parts.calls, legs, background)
+            stack.push_async_callback(ended, asyncio.create_task(parts.shared.messages.run()))
+            stack.push_async_callback(ended, asyncio.create_task(legs.write()))
         if parts.store is not None:
             stack.push_async_callback(ended, asyncio.create_task(_look_after(parts.store.for_maintenance(), settings)))
         if parts.answers is not None:
@@ -132,7 +144,18 @@ async def running_gateway(
         yield gateway
 
 
-def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gateway, BackgroundRuns]:
+def _legs(shared: SharedRuns) -> SharedLegs:
+    return SharedLegs(shared.store, shared.messages, encode_items, shared.alone)
+
+
+def _share(messages: ReplicaMessages, calls: ParkedTurns, legs: SharedLegs, background: BackgroundRuns) -> None:
+    """Let other replicas go on with what was begun here, and end it."""
+    calls.share = legs.share
+    messages.on(LET_GO, 2, lambda client, call_id: calls.drop((client, call_id)))
+    messages.on(CANCEL, 1, background.end_unwanted)
+
+
+def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -> tuple[Gateway, BackgroundRuns]:
     """Join the parts."""
     watch = Watch(silence_s=settings.idle_timeout_ms / 1000, whole_s=settings.timeout_ms / 1000)
     tokenizer, clients = OpenAITokenizer(), partial(_clients, settings, parts.keyring)
@@ -141,8 +164,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
     admission = _admission(settings, parts, clients=clients, on_wait=metrics.waited)
     counter = InputCounter(parts.media, tokenizer, clients=clients)
     rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))
-    state = State(parts.answers, parts.calls, decode=decode_items, encode=encode_items)
-    background = BackgroundRuns(state, keepalive_s=rules.timing.keepalive_s, count=_count(metrics, parts.meter))
+    background = _background(parts, state, rules.timing.keepalive_s, metrics)
     generation = Generation(runner, parts.backend, parts.judge, admission, state=state, bodies=bodies, rules=rules)
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
@@ -177,6 +199,16 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk) -> tuple[Gatewa
     return _gateway(_traced(app, parts.trace), ollama, parts, admission, watch, page), background
 
 
+def _background(parts: Parts, state: State, keepalive_s: float | None, metrics: Metrics) -> BackgroundRuns:
+    shared = None
+    if (runs := parts.shared) is not None:
+        shared = Shared(peers=runs.messages, frames=runs.frames, store=runs.store, alone=runs.alone)
+    background = BackgroundRuns(state, keepalive_s=keepalive_s, count=_count(metrics, parts.meter), shared=shared)
+    if runs is not None and state.shared is not None and background.elsewhere is not None:
+        observe_shared(metrics, state.shared.counts, background.elsewhere, runs.messages.connected.is_set)
+    return background
+
+
 def _gateway(
     app: ASGIApp, ollama: ASGIApp | None, parts: Parts, admission: Admission, watch: Watch, page: Page | None
 ) -> Gateway:
@@ -189,6 +221,7 @@ def _gateway(
         watch=watch,
         keyring=parts.keyring,
         meter=parts.meter,
+        shared=parts.shared,
         ollama=ollama,
         page=page,
     )

@@ -1,7 +1,7 @@
 """Gauges of what counts by itself, for the metrics: turns, threads, app-servers, connections."""
 
 import time
-from collections.abc import Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import Protocol
 
 from turnbridge.codex.process.pool import Pool
@@ -93,6 +93,22 @@ def _observe_replica(metrics: Metrics, replica: Replica) -> None:
         "Commands to Redis.",
         lambda: 0 if replica.redis is None else replica.redis.commands,
     )
+
+
+def observe_shared(metrics: Metrics, legs: Mapping[str, int], followed: Sized, connected: Callable[[], bool]) -> None:
+    """Let the metrics show what replicas share of what they run."""
+    metrics.watch_each(
+        "turnbridge_shared_legs_total",
+        "What the model said with its calls, for other replicas: kept, lost, or found for a request.",
+        lambda: legs,
+        label="result",
+    )
+    metrics.watch(
+        "turnbridge_streams_followed",
+        "Background responses of other replicas that are read here.",
+        lambda: len(followed),
+    )
+    metrics.watch("turnbridge_replica_messages", "Whether messages of other replicas are received.", connected)
 
 
 def _observe_plan(metrics: Metrics, pool: Pool) -> None:

@@ -19,6 +19,7 @@ from turnbridge.offload.helpers import HelperPool, JobLimits
 from turnbridge.offload.schemas import SchemaJudge
 from turnbridge.replicas.rates import SharedRates
 from turnbridge.replicas.replica import Replica, replica_of
+from turnbridge.replicas.runs import SharedRuns, shared_runs
 from turnbridge.settings.fields import Settings
 from turnbridge.store.schema import store_url
 from turnbridge.store.sql_store import SqlStore, guarded_store
@@ -58,6 +59,8 @@ class Parts:
     """The store, if answers are kept there."""
     replica: Replica | None
     """This gateway among others, if it shares a Postgres or a Redis with them."""
+    shared: SharedRuns | None
+    """What it shares with them of what it runs, if they have one Postgres."""
 
 
 def begun_parts(
@@ -71,13 +74,12 @@ def begun_parts(
     for each in filter(None, (pool, native)):
         stack.push_async_callback(ended, asyncio.create_task(each.run()))
     pdf_helpers = HelperPool(PDF_JOB, PDF_LIMITS)
-    stack.push_async_callback(pdf_helpers.aclose)
     store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
     if store is not None:
         stack.push_async_callback(store.aclose)
     media, servers, judge = HttpMediaLoader(pdf_helpers, files=store), HttpToolServers(settings.mcp), SchemaJudge()
     replica = replica_of(store if settings.store_is_shared else None, None if alone else settings.redis_url)
-    for closing in (media.aclose, servers.aclose, judge.aclose):
+    for closing in (pdf_helpers.aclose, media.aclose, servers.aclose, judge.aclose):
         stack.push_async_callback(closing)
     calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
@@ -100,7 +102,15 @@ def begun_parts(
         store=store,
         answers=store if settings.store_ttl_days else None,
         replica=replica,
+        shared=_shared_runs(settings, replica, store),
     )
+
+
+def _shared_runs(settings: Settings, replica: Replica | None, store: SqlStore | None) -> SharedRuns | None:
+    # A gateway that keeps nothing does not share it either.
+    if replica is None or store is None or not settings.store_is_shared or not settings.store_ttl_days:
+        return None
+    return shared_runs(replica, store, settings.database_url or "")
 
 
 def wire_trace(settings: Settings, api_key: str) -> Trace:

@@ -176,6 +176,36 @@ STATE = (
         source=OURS,
     ),
     Promise(
+        id="state.replicas.calls",
+        sentence=(
+            "With several gateways on one Postgres, any of them goes on with the outputs of calls: the model sees what "
+            "it would have seen in the parked turn, with reasoning that the client dropped. The turn that was parked "
+            "elsewhere is ended at once."
+        ),
+        source=OURS,
+    ),
+    Promise(
+        id="state.replicas.stream",
+        sentence=(
+            "A background response is streamed by any gateway on the same Postgres while one of them makes it: the "
+            "same events from any position, no gap, no repetition, one end, also if its gateway is killed."
+        ),
+        source=OURS,
+    ),
+    Promise(
+        id="state.replicas.cancel",
+        sentence="A background response is cancelled and deleted through any gateway on the same Postgres, at once.",
+        source=OURS,
+    ),
+    Promise(
+        id="state.replicas.fenced",
+        sentence=(
+            "A gateway that was suspended for longer than its lease cannot change what another one has stored; its own "
+            "readers are told that end."
+        ),
+        source=OURS,
+    ),
+    Promise(
         id="state.conversations",
         sentence="Conversations and their items are created, read, listed, changed and deleted.",
         source=CONVERSATIONS,

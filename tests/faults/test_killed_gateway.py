@@ -15,7 +15,7 @@ from tests.support.gateway_process import API_KEY, gateway_process
 from tests.support.plain_http import RESPONSES, client
 from tests.support.waiting import LOOK_AGAIN_S
 from turnbridge.api.responses import background
-from turnbridge.api.responses.background import LOST
+from turnbridge.api.responses.endings import LOST
 from turnbridge.engine.records import History
 from turnbridge.scripted_model.replies import (
     Pause,

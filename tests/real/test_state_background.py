@@ -21,7 +21,7 @@ from tests.support.state_clients import (
     told,
     user,
 )
-from turnbridge.api.responses import background
+from turnbridge.api.responses import background, endings
 from turnbridge.engine.records import KeptItem, ResponseRecord
 from turnbridge.scripted_model.replies import (
     Reply,
@@ -461,8 +461,8 @@ async def test_those_of_a_gateway_that_is_gone_have_failed_once_their_lease_is_o
     async with running_bridge(tmp_path) as bridge:
         lost = await ended(bridge, "resp_lost")
         assert lost.error is not None
-        assert (lost.status, lost.error.code, lost.error.message) == ("failed", "server_error", background.LOST)
-        with pytest.raises(openai.APIError, match=background.LOST):
+        assert (lost.status, lost.error.code, lost.error.message) == ("failed", "server_error", endings.LOST)
+        with pytest.raises(openai.APIError, match=endings.LOST):
             await stream_of(bridge, lost.id)
         bridge.script(answer(message("two")))
         await respond(bridge, "again", previous_response_id=lost.id)

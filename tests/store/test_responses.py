@@ -26,6 +26,7 @@ from turnbridge.engine.records import (
     History,
     KeptItem,
 )
+from turnbridge.engine.sharing import SharedChunk
 from turnbridge.store.database import LONGEST_TEXT_BYTES
 from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import NotFound
@@ -182,22 +183,29 @@ async def test_leases_count_by_the_clock_of_the_database(
     await store.add_response(response("r1", status=IN_PROGRESS), continues=None, inputs=[], lease_s=30)
     monkeypatch.setattr(time, "time", lambda: today() + 3600)
     assert await fast.lost_responses() == []
-    assert not await fast.end_lost_response(response("r1", status="failed"))
+    assert not await fast.take_over(response("r1"), "other", 30)
     await fast.aclose()
 
 
-async def test_a_lost_response_is_ended_only_while_its_lease_is_over(store: SqlStore) -> None:
+async def test_a_lost_response_is_taken_over_only_while_its_lease_is_over(store: SqlStore) -> None:
     running, failed = response("r1", status=IN_PROGRESS), response("r1", status="failed")
-    await store.add_response(running, continues=None, inputs=[], lease_s=-1)
+    await store.add_response(running, continues=None, inputs=[], lease_s=-1, maker="A")
     assert await store.lost_responses() == [running]
     # Its gateway is there after all.
-    await store.extend_leases(["r1"], 30)
-    assert not await store.end_lost_response(failed)
+    assert await store.extend_leases(["r1"], 30, "A") == {"r1"}
+    assert not await store.take_over(running, "B", 30)
+    await store.extend_leases(["r1"], -1, "A")
+    assert [await store.take_over(running, maker, 30) for maker in ("B", "C")] == [True, False]
+    assert await store.maker(OWNER, "r1") == "B"
+    # What the former maker writes late is refused, although the response still runs.
+    chunk = SharedChunk(1, b"data: 1\n\n")
+    assert await store.extend_leases(["r1"], 30, "A") == set()
+    assert await store.add_frames("r1", "A", after=0, chunk=chunk) is None
+    assert not await store.finish_response(response("r1"), outputs=items("late"), events=b"late", maker="A")
     assert await store.response(OWNER, "r1") == running
-    await store.extend_leases(["r1"], -1)
-    assert [await store.end_lost_response(failed) for _ in range(2)] == [True, False]
-    assert await store.response(OWNER, "r1") == failed
-    assert not await store.finish_response(response("r1"))
+    assert await store.finish_response(failed, events=b"B's", maker="B")
+    assert (await store.response(OWNER, "r1"), await store.response_events(OWNER, "r1")) == (failed, b"B's")
+    assert not await store.finish_response(response("r1"), maker="B")
 
 
 async def test_items_are_found_by_their_ids(store: SqlStore) -> None:

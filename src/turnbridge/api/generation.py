@@ -13,6 +13,7 @@ from starlette.types import Scope
 from turnbridge.api.shared.output_mode import MODE_HEADER, OutputMode, calls_as_text, output_mode
 from turnbridge.api.shared.schema_budget import SchemaPlace
 from turnbridge.api.shared.strict_schema import CODES
+from turnbridge.api.shared_legs import SharedLegs
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.kept_threads import Leg, ParkedTurns
 from turnbridge.engine.models import ModelCatalog, ModelChoice
@@ -96,12 +97,14 @@ class State:
         *,
         decode: Callable[[Sequence[JsonObject]], Sequence[Item]],
         encode: Callable[[Sequence[Item]], Sequence[JsonObject]],
+        shared: SharedLegs | None = None,
     ) -> None:
-        """`decode` reads the items of stored answers, which `encode` writes."""
+        """`decode` reads the items of stored answers, which `encode` writes; `shared` are the legs of all replicas."""
         self._store = store
         self._calls = calls
         self._decode = decode
         self._encode = encode
+        self.shared = shared
 
     @property
     def store(self) -> Store:
@@ -158,7 +161,10 @@ class State:
         if not unknown:
             return
         try:
-            answers = await self._store.answers_with_calls(client, unknown)
+            if self.shared is not None:
+                found = await self._restore_shared(self.shared, client, unknown, _awaited(firsts, items))
+                unknown = [call_id for call_id in unknown if call_id not in found]
+            answers = await self._store.answers_with_calls(client, unknown) if unknown else ()
         except GatewayError as error:
             log.warning("calls_not_restored", reason=error.message)
             return
@@ -166,6 +172,21 @@ class State:
             leg = leg_of(tuple(self._decode(answer)))
             if leg.shown:
                 self._calls.remember(client, leg)
+
+    async def _restore_shared(
+        self, shared: SharedLegs, client: str, call_ids: Sequence[str], awaited: str | None
+    ) -> set[str]:
+        """Load legs that other replicas have made; return the calls that were found."""
+        records = await shared.find(client, call_ids, awaited)
+        for record in records:
+            self._calls.remember(client, leg_of(tuple(self._decode(record.items))))
+        return {record.call_id for record in records}
+
+
+def _awaited(firsts: Sequence[FunctionCall], items: Sequence[Item]) -> str | None:
+    """Return the first of the calls that this request brings the outputs of: the model has said nothing since."""
+    after = itertools.takewhile(lambda item: not isinstance(item, FunctionCall), reversed(items))
+    return None if any(map(is_models, after)) else firsts[-1].call_id
 
 
 def leg_of(said: tuple[Item, ...]) -> Leg:

@@ -61,6 +61,12 @@ class FrameLog:
         self.ended = True
         self._notify()
 
+    async def grown(self, count: int) -> bool:
+        """Wait until there are more than `count` chunks; False once it has ended."""
+        while not self.ended and len(self.chunks) <= count:
+            await self._changed.wait()
+        return not self.ended
+
     def keep_nothing(self) -> None:
         """Drop from here on what all readers have taken."""
         if self._dropped is None:
@@ -104,7 +110,7 @@ class FrameLog:
             changed, ended = self._changed, self.ended
             while (begin := reader.position - (self._dropped or 0)) < len(self.chunks):
                 end = self._end_of_piece(begin)
-                chunk, reader.skip = _without_frames(b"".join(self.chunks[begin:end]), reader.skip)
+                chunk, reader.skip = without_frames(b"".join(self.chunks[begin:end]), reader.skip)
                 for piece in pieces(chunk):
                     yield piece
                 reader.position += end - begin
@@ -135,7 +141,7 @@ class PackedStream:
         """Yield the stream without its first `after` frames."""
         before = b""
         for piece in self._unpacked():
-            rest, after = _without_frames(before + piece, after)
+            rest, after = without_frames(before + piece, after)
             if after:
                 # The end of a frame may be cut in two.
                 before = rest[-len(END_OF_FRAME) + 1 :]
@@ -185,7 +191,7 @@ def pieces(data: bytes, size: int = PIECE_BYTES) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
 
 
-def _without_frames(data: bytes, count: int) -> tuple[bytes, int]:
+def without_frames(data: bytes, count: int) -> tuple[bytes, int]:
     """Return data without its first `count` frames, and how many of these it did not have."""
     start = 0
     while count and (end := data.find(END_OF_FRAME, start)) >= 0:

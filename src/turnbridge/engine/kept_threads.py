@@ -6,7 +6,7 @@ provider's prompt cache, which Codex ties to the thread, stays warm. Of the hist
 """
 
 import asyncio
-from collections.abc import Container, Iterable, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -195,6 +195,8 @@ class ParkedTurns(KeptThreads[CallKey, Parked]):
 
     def __init__(self, *, ttl_s: float) -> None:
         super().__init__(FairShares(most=MOST_PARKED, most_bytes=MOST_PARKED_CHARACTERS), ttl_s=ttl_s)
+        self.share: Callable[[str, Leg], None] | None = None
+        """Called with each leg that was made here: other replicas may be asked to go on with it."""
         self._legs: dict[CallKey, Leg] = {}
         self._remembered: FairShares[CallKey] = FairShares(most=MOST_REMEMBERED, most_bytes=MOST_REMEMBERED_CHARACTERS)
 
@@ -203,7 +205,13 @@ class ParkedTurns(KeptThreads[CallKey, Parked]):
         client, items = history.request.spec.client, len(history.request.items)
         parked = Parked(items, history.digest(items), leg)
         self.keep(client, (client, leg.shown[0]), thread, parked, size(leg.items))
+        self.said(client, leg)
+
+    def said(self, client: str, leg: Leg) -> None:
+        """Remember what the model has just said, and let other replicas know it."""
         self.remember(client, leg)
+        if self.share is not None:
+            self.share(client, leg)
 
     def remember(self, client: str, leg: Leg) -> None:
         """Keep what the model said, for a history of this client that comes without it."""

@@ -167,13 +167,15 @@ class Store(Protocol):
         legs: Legs = NO_LEGS,
         conversation: str | None = None,
         lease_s: float | None = None,
+        maker: str | None = None,
     ) -> None:
         """Add a response after the segment that it continues, or at the end of a conversation.
 
         `legs` is what the model said around calls, where `outputs` do not tell it.
 
         A running response has a lease, which its owner renews; once the lease has expired, the response counts as
-        lost. Leases use the store's clock. Raises `NotFound` if what the response continues has been deleted.
+        lost. Leases use the store's clock. `maker` is the replica that runs it. Raises `NotFound` if what the response
+        continues has been deleted.
         """
 
     async def finish_response(
@@ -184,14 +186,19 @@ class Store(Protocol):
         legs: Legs = NO_LEGS,
         events: bytes | None = None,
         conversation: str | None = None,
+        maker: str | None = None,
     ) -> bool:
         """Store the end of a running response, and its event stream; False if it is not running.
 
-        Its items are appended to the conversation, if that still exists.
+        Its items are appended to the conversation, if that still exists. With a `maker`, the result is False also if
+        another replica has taken the response over.
         """
 
-    async def end_lost_response(self, record: ResponseRecord) -> bool:
-        """Store the end of a response whose lease has expired; False if the lease was renewed, or it has ended."""
+    async def take_over(self, record: ResponseRecord, maker: str, lease_s: float) -> bool:
+        """Make another replica the maker of a response whose lease has expired; False if it was renewed, or has ended.
+
+        From then on the store refuses what the former maker writes.
+        """
 
     async def response(self, owner: str, response_id: str) -> ResponseRecord | None: ...
     async def response_events(self, owner: str, response_id: str) -> bytes | None: ...
@@ -209,8 +216,8 @@ class Store(Protocol):
     async def answers_with_calls(self, owner: str, call_ids: Sequence[str]) -> Sequence[tuple[JsonObject, ...]]:
         """Return the output items of each response that made one of these calls, then the legs of the calls."""
 
-    async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
-        """Renew the leases of running responses; return the ids that are still running."""
+    async def extend_leases(self, ids: Sequence[str], lease_s: float, maker: str | None = None) -> set[str]:
+        """Renew the leases of running responses; return the ids that are still running, and still this maker's."""
 
     async def lost_responses(self) -> Sequence[ResponseRecord]:
         """Return the running responses whose lease has expired."""

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from turnbridge.turn.items import JsonObject
 
 
 class SharedStateAway(Exception):
@@ -121,3 +123,104 @@ class AnswerStore(Protocol):
     async def claimed_answer(self, identity: str) -> bytes | None: ...
     async def finish_answer(self, identity: str, owner: str, answer: bytes | None, kept_s: float) -> None: ...
     async def renew_answers(self, identities: Sequence[str], owner: str, lease_s: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegRecord:
+    """What the model said up to calls of a client, for replicas that do not have it in memory."""
+
+    owner: str
+    call_id: str
+    """The first call that the client was given."""
+    holder: str
+    """The replica where the turn is parked, or was."""
+    items: Sequence[JsonObject]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegLimits:
+    """How many legs one owner may have, and how many bytes in them."""
+
+    legs: int
+    size: int
+
+
+class SharedChunk(NamedTuple):
+    """Whole frames of a background response, and how many frames the stream has up to their end."""
+
+    frames: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramesSoFar:
+    """Frames of a background response that its maker has shared."""
+
+    chunks: tuple[SharedChunk, ...] = ()
+    sealed: bool = False
+    """Whether no more will come: the store has the end, or will have it."""
+
+
+class SharedRunStore(Protocol):
+    """Stores what replicas share of what runs, for as long as somebody may need it."""
+
+    async def keep_legs(self, legs: Sequence[LegRecord], lifetime_s: float) -> None:
+        """Store legs, each in place of the one with the same call."""
+
+    async def trim_legs(self, owner: str, limits: LegLimits) -> None:
+        """Delete the oldest legs of an owner that has too many."""
+
+    async def parked_legs(self, owner: str, call_ids: Sequence[str]) -> Sequence[LegRecord]: ...
+
+    async def maker(self, owner: str, response_id: str) -> str | None:
+        """Return the replica that makes a response, or made it."""
+
+    async def add_frames(self, response_id: str, maker: str, *, after: int, chunk: SharedChunk) -> int | None:
+        """Add frames to what is shared of a response, if it has `after` frames so far; return how many it then has.
+
+        The result is None if the response has ended, or has another maker.
+        """
+
+    async def frames_after(self, response_id: str, position: int) -> FramesSoFar:
+        """Return what is shared of a response beyond its first `position` frames."""
+
+    async def drop_frames(self, response_id: str) -> None:
+        """Delete what is shared of a response."""
+
+
+class SharedFrames(Protocol):
+    """Where the frames of responses are shared."""
+
+    @property
+    def interval_s(self) -> float:
+        """Return how long a maker gathers frames, and how often a reader asks while some come."""
+        ...
+
+    async def add(self, response_id: str, *, after: int, chunk: SharedChunk) -> int | None:
+        """Add frames if there are `after` so far; return how many there are then, or None if it is sealed."""
+        ...
+
+    async def after(self, response_id: str, position: int) -> FramesSoFar:
+        """Return what comes after the first `position` frames."""
+        ...
+
+    async def seal(self, response_id: str) -> FramesSoFar:
+        """Refuse further frames, and return all that there are."""
+        ...
+
+    async def drop(self, response_id: str) -> None:
+        """Let readers know that the store has the end, and delete the frames, soon if not at once."""
+        ...
+
+
+class Peers(Protocol):
+    """The replicas on the same store, which send one another short messages."""
+
+    @property
+    def id(self) -> str:
+        """Return the name of this replica."""
+        ...
+
+    def tell(self, replica: str, message: tuple[str, ...]) -> None:
+        """Send a message to a replica soon: it may be lost, and whoever sends it can do without."""
+        ...

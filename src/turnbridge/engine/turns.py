@@ -268,7 +268,7 @@ class _Turn:
             if ending.usage.estimated or not request.awaits_outputs or not thread.alive:
                 # After an answer that broke off, the turn would only fail, and a replay does not. Nor does every Codex
                 # wait for outputs.
-                self._runner.calls.remember(request.spec.client, rules.leg)
+                self._runner.calls.said(request.spec.client, rules.leg)
                 return
             self._runner.calls.park(self._history, thread, rules.leg)
             self._kept = True

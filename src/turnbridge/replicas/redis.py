@@ -48,7 +48,7 @@ class _Call(NamedTuple):
 
     script: Script
     keys: Sequence[str]
-    values: Sequence[str | int]
+    values: Sequence[str | int | bytes]
     result: "asyncio.Future[list[int]]"
 
 
@@ -97,7 +97,7 @@ class SharedRedis:
             raise SharedStateAway from error
 
     async def script(
-        self, script: Script, keys: Sequence[str], values: Sequence[str | int], *, while_away: bool = False
+        self, script: Script, keys: Sequence[str], values: Sequence[str | int | bytes], *, while_away: bool = False
     ) -> list[int]:
         """Run a script that returns integers. Those of one moment are sent together, on one connection."""
         if self.is_away and not while_away:

@@ -7,6 +7,7 @@ import msgspec
 from turnbridge.engine.records import ChatQuery, ChatRecord
 from turnbridge.store.database import Database, Transaction, Value
 from turnbridge.store.segments import decoded
+from turnbridge.store.shared_runs import FORGET_LEGS_OF_CHAT
 from turnbridge.turn.items import JsonObject
 
 RECORD = "id, owner, created_at, model, metadata, body, messages"
@@ -78,8 +79,12 @@ class Chats:
         return [tuple(msgspec.json.decode(body, type=list[JsonObject])) for body in bodies]
 
     async def delete_chat(self, owner: str, chat_id: str) -> bool:
-        sql = "DELETE FROM chats WHERE id = $1 AND owner = $2 RETURNING number"
-        return await self._database.write(lambda tx: tx.row(int, sql, chat_id, owner)) is not None
+        async def delete(tx: Transaction) -> bool:
+            await tx.execute(FORGET_LEGS_OF_CHAT, chat_id, owner)
+            sql = "DELETE FROM chats WHERE id = $1 AND owner = $2 RETURNING number"
+            return await tx.row(int, sql, chat_id, owner) is not None
+
+        return await self._database.write(delete)
 
 
 async def _add_metadata(tx: Transaction, number: int | None, metadata: Mapping[str, str]) -> None:

@@ -71,6 +71,7 @@ OLDER = _oldest("{age} < $1")
 # sooner.
 OLDEST_OF = _oldest("owner || '' = $1")
 EXPIRED = f"SELECT 'file', id FROM files WHERE expires_at <= {NOW} ORDER BY expires_at LIMIT {BATCH}"
+EXPIRED_LEGS = f"DELETE FROM parked_legs WHERE expires_at <= {NOW}"
 
 # Rows in memory at once; a row may be as large as a request. Of files, which are larger, there is one.
 PAGE = 50
@@ -130,6 +131,7 @@ class Maintenance:
     async def prune(self, *, made_before: int | None = None, most_bytes: int | None = None) -> Pruned:
         """Delete what has expired or is too old, then evict by size; running responses stay."""
         removed = await self._remove_all(EXPIRED)
+        await self._database.write(lambda tx: tx.execute(EXPIRED_LEGS))
         if made_before is not None:
             removed += await self._remove_all(OLDER, made_before)
         if most_bytes is not None:

@@ -35,7 +35,7 @@ BUGS = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError)
 
 TABLES = (
     *("segments", "items", "responses", "conversations", "chats", "chat_metadata", "chat_legs", "keys"),
-    *("response_legs", "files", "file_pieces", "usage", "replicas", "claims"),
+    *("response_legs", "files", "file_pieces", "usage", "replicas", "claims", "parked_legs", "response_frames"),
 )
 
 

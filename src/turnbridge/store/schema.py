@@ -205,7 +205,32 @@ VERSION_8 = (
     "CREATE INDEX claims_by_lease ON claims (lease_until)",
 )
 
-VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8)
+VERSION_9 = (
+    # What replicas on one Postgres share of turns and background responses that run; all of it is short-lived.
+    """
+    CREATE TABLE parked_legs (
+        owner TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        holder TEXT NOT NULL,
+        expires_at DOUBLE PRECISION NOT NULL,
+        body {bytes} NOT NULL,
+        PRIMARY KEY (owner, call_id)
+    )
+    """,
+    "CREATE INDEX parked_legs_by_expiry ON parked_legs (expires_at)",
+    "CREATE INDEX parked_legs_by_owner ON parked_legs (owner, expires_at)",
+    """
+    CREATE TABLE response_frames (
+        response TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE,
+        frames BIGINT NOT NULL,
+        body {bytes} NOT NULL,
+        PRIMARY KEY (response, frames)
+    )
+    """,
+    "ALTER TABLE responses ADD COLUMN maker TEXT",
+)
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9)
 
 
 async def migrate(tx: Transaction, versions: Sequence[Sequence[str]] = VERSIONS) -> None:

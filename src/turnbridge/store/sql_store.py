@@ -38,22 +38,31 @@ from turnbridge.store.keys import ClientKeys
 from turnbridge.store.maintenance import IS_RUNNING, Maintenance
 from turnbridge.store.replicas import Replicas
 from turnbridge.store.schema import open_database
+from turnbridge.store.shared_runs import FORGET_LEGS, SharedRunTables
 from turnbridge.store.usage import UsageTable
 from turnbridge.turn.errors import NotFound
 from turnbridge.turn.items import JsonObject
 
 T = TypeVar("T")
 
-LEASE_HAS_EXPIRED = f"lease_until < {NOW}"
 RESPONSE = "SELECT id, owner, created_at, status, background, body FROM responses"
 SEGMENT = "SELECT segment FROM responses WHERE id = $1 AND owner = $2"
 ADD_RESPONSE = f"""
-    INSERT INTO responses (id, owner, created_at, status, background, segment, lease_until, size, body)
-    VALUES ($1, $2, $3, $4, $5, $6, {NOW} + $7, $8, $9)
+    INSERT INTO responses (id, owner, created_at, status, background, segment, lease_until, size, body, maker)
+    VALUES ($1, $2, $3, $4, $5, $6, {NOW} + $7, $8, $9, $10)
 """
 FINISH = f"""
     UPDATE responses SET status = $3, body = $4, events = $5, size = $6, lease_until = NULL
-    WHERE id = $1 AND owner = $2 AND {IS_RUNNING}
+    WHERE id = $1 AND owner = $2 AND {IS_RUNNING} AND (CAST($7 AS TEXT) IS NULL OR maker = $7)
+    RETURNING segment
+"""
+TAKE_OVER = f"""
+    UPDATE responses SET maker = $3, lease_until = {NOW} + $4
+    WHERE id = $1 AND owner = $2 AND {IS_RUNNING} AND lease_until < {NOW} RETURNING id
+"""
+EXTEND_LEASES = f"""
+    UPDATE responses SET lease_until = {NOW} + $2
+    WHERE id = ANY($1) AND {IS_RUNNING} AND (CAST($3 AS TEXT) IS NULL OR maker = $3) RETURNING id
 """
 HIDE_RESPONSE = f"UPDATE responses SET owner = '', created_at = 0, status = '{CANCELLED}'"
 
@@ -77,8 +86,8 @@ DELETE_ITEM = f"""
 DELETE_LEGS = "DELETE FROM response_legs WHERE segment = $1 RETURNING length(body)"
 
 
-class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
-    """The engine's `Store`, `KeyStore`, `UsageStore`, `ReplicaStore` and `AnswerStore`, and their maintenance."""
+class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, SharedRunTables, Maintenance):
+    """The engine's stores, and their maintenance."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         super().__init__(database)
@@ -102,6 +111,7 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
         legs: Legs = NO_LEGS,
         conversation: str | None = None,
         lease_s: float | None = None,
+        maker: str | None = None,
     ) -> None:
         body = msgspec.json.encode(record.body)
         columns = (record.id, record.owner, record.created_at, record.status, int(record.background))
@@ -113,7 +123,7 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
                 segment = await self._extend(tx, record.owner, conversation, inputs, outputs)
             if segment is None:
                 raise NotFound("What this response continues was deleted meanwhile, so it is not kept.")
-            await tx.execute(ADD_RESPONSE, *columns, segment, lease_s, len(body), body)
+            await tx.execute(ADD_RESPONSE, *columns, segment, lease_s, len(body), body, maker)
             await segments.add_legs(tx, record.owner, segment, legs)
 
         await self._database.write(add)
@@ -126,12 +136,13 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
         legs: Legs = NO_LEGS,
         events: bytes | None = None,
         conversation: str | None = None,
+        maker: str | None = None,
     ) -> bool:
         body = msgspec.json.encode(record.body)
-        values = (record.id, record.owner, record.status, body, events, len(body) + len(events or b""))
+        values = (record.id, record.owner, record.status, body, events, len(body) + len(events or b""), maker)
 
         async def finish(tx: Transaction) -> bool:
-            segment = await tx.row(int, f"{FINISH} RETURNING segment", *values)
+            segment = await tx.row(int, FINISH, *values)
             if segment is None:
                 return False
             await segments.add_outputs(tx, record.owner, segment, outputs)
@@ -147,11 +158,9 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
 
         return await self._database.write(finish)
 
-    async def end_lost_response(self, record: ResponseRecord) -> bool:
-        body = msgspec.json.encode(record.body)
-        sql = f"{FINISH} AND {LEASE_HAS_EXPIRED} RETURNING id"
-        values = (record.id, record.owner, record.status, body, None, len(body))
-        return await self._database.write(lambda tx: tx.row(str, sql, *values)) is not None
+    async def take_over(self, record: ResponseRecord, maker: str, lease_s: float) -> bool:
+        values = (record.id, record.owner, maker, lease_s)
+        return await self._database.write(lambda tx: tx.row(str, TAKE_OVER, *values)) is not None
 
     async def response(self, owner: str, response_id: str) -> ResponseRecord | None:
         sql = f"{RESPONSE} WHERE id = $1 AND owner = $2"
@@ -204,12 +213,11 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
             answers.setdefault(segment, []).append(body)
         return [*map(tuple, answers.values()), *await self._legs(owner, call_ids)]
 
-    async def extend_leases(self, ids: Sequence[str], lease_s: float) -> set[str]:
-        sql = f"UPDATE responses SET lease_until = {NOW} + $2 WHERE id = ANY($1) AND {IS_RUNNING} RETURNING id"
-        return set(await self._database.write(lambda tx: tx.rows(str, sql, ids, lease_s)))
+    async def extend_leases(self, ids: Sequence[str], lease_s: float, maker: str | None = None) -> set[str]:
+        return set(await self._database.write(lambda tx: tx.rows(str, EXTEND_LEASES, ids, lease_s, maker)))
 
     async def lost_responses(self) -> Sequence[ResponseRecord]:
-        sql = f"{RESPONSE} WHERE {LEASE_HAS_EXPIRED} AND {IS_RUNNING} ORDER BY created_at, id"
+        sql = f"{RESPONSE} WHERE lease_until < {NOW} AND {IS_RUNNING} ORDER BY created_at, id"
         return await self._database.read(lambda tx: tx.rows(_response, sql))
 
     async def add_conversation(self, record: ConversationRecord, items: Sequence[KeptItem]) -> None:
@@ -299,6 +307,8 @@ class SqlStore(Chats, Files, ClientKeys, UsageTable, Replicas, Maintenance):
         """
 
         async def begin(tx: Transaction) -> int | None:
+            if kind == "response":
+                await tx.execute(FORGET_LEGS, row_id, owner)
             found = await tx.row(str, f"{hide} WHERE id = $1 AND owner = $2 RETURNING id", row_id, owner)
             return None if found is None else (await segments.remove_step(tx, kind, row_id))[0]
 

@@ -19,15 +19,10 @@ from tests.support.frames import parsed
 from tests.web.asgi_driver import Exchange
 from turnbridge.api.generation import State
 from turnbridge.api.responses import background
-from turnbridge.api.responses.background import (
-    LOST,
-    BackgroundRun,
-    BackgroundRuns,
-    last_frames,
-    lost,
-)
+from turnbridge.api.responses.background import BackgroundRun, BackgroundRuns
 from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.endings import LOST, last_frames, lost
 from turnbridge.api.responses.state import Past
 from turnbridge.api.shared import sse
 from turnbridge.api.shared.sse import named_frames
@@ -342,7 +337,8 @@ async def ended_elsewhere(directory: Path, how: str) -> ResponseRecord:
     else:
         ended = lost(running)
         assert await store.extend_leases([running.id], -1)
-        assert await store.end_lost_response(ended)
+        assert await store.take_over(running, "other", 30)
+        assert await store.finish_response(ended, maker="other")
     await store.aclose()
     return ended
 

@@ -19,37 +19,36 @@ import structlog
 from starlette.types import ASGIApp
 
 from turnbridge.api.generation import State
+from turnbridge.api.responses.elsewhere import MadeElsewhere, Shared
 from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.endings import last_frames, lost
 from turnbridge.api.responses.state import Past, grown, legs_of, named, record_of
 from turnbridge.api.shared import sse
-from turnbridge.api.shared.errors import error_event
-from turnbridge.api.shared.sse import named_frames
 from turnbridge.engine.frame_log import FrameLog, frame_count, pack
 from turnbridge.engine.records import RUNNING, KeptItem, ResponseRecord
 from turnbridge.engine.run import Run
+from turnbridge.engine.shared_frames import Publisher
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.events import TurnFailed, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.answer import Followed
+from turnbridge.web.http import new_id
 
 log = structlog.get_logger(__name__)
 
 # How long a lease lasts without renewal, and how often it is renewed.
-LEASE_S = 30.0
+LEASE_S = 20.0
 RENEWAL_S = 5.0
 # How long a lease must have lapsed before the response is declared failed: after an outage of the store, or a jump of
 # its clock, all leases have, and every gateway needs a moment to renew its own.
-GRACE_S = 15.0
+GRACE_S = 12.0
 # How often storing an end is retried.
 KEEP_RETRY_S = 1.0
 # While more than this waits for the store, no further background response is accepted.
 MOST_WAITING_BYTES = 64 * 1024 * 1024
 
 Count: TypeAlias = Callable[[Usage, str, str | None, Client | None], None]
-
-LOST = "The gateway stopped while this response was being made. Send the request again."
-LOST_ERROR: JsonObject = {"code": "server_error", "message": LOST}
 
 
 class BackgroundRun:
@@ -61,6 +60,8 @@ class BackgroundRun:
         self.past = past
         self.encoder = encoder
         self.inputs = named(past.inputs, past.seen)
+        self.publishing: asyncio.Task[None] | None = None
+        """Shares the stream with other replicas."""
         self.log = FrameLog()
         self.unwanted = False
         """Whether its client has cancelled it."""
@@ -131,9 +132,15 @@ class BackgroundRun:
 class BackgroundRuns:
     """The background responses of this gateway."""
 
-    def __init__(self, state: State, *, keepalive_s: float | None, count: Count) -> None:
-        """`count` receives the tokens of each run, how it was served, by which model and for whom."""
+    def __init__(self, state: State, *, keepalive_s: float | None, count: Count, shared: Shared | None = None) -> None:
+        """`count` receives the tokens of each run, how it was served, by which model and for whom.
+
+        `shared` is what there is between replicas, if there may be some.
+        """
         self._state = state
+        self._shared = shared
+        self._replica = new_id("replica_") if shared is None else shared.peers.id
+        self.elsewhere = None if shared is None else MadeElsewhere(state.store, shared)
         self._keepalive_s = keepalive_s
         self._count = count
         self._runs: dict[str, BackgroundRun] = {}
@@ -168,10 +175,17 @@ class BackgroundRuns:
             raise _not_kept_yet("Too many background responses wait for the store, which cannot be used now.")
         begun = BackgroundRun(run, past, encoder, client)
         await self._state.store.add_response(
-            record_of(past, encoder), continues=past.segment, inputs=begun.inputs, lease_s=LEASE_S
+            record_of(past, encoder),
+            continues=past.segment,
+            inputs=begun.inputs,
+            lease_s=LEASE_S,
+            maker=self._replica,
         )
         self._runs[begun.id] = begun
         begun.begin(partial(self._end, begun))
+        if (shared := self._shared) is not None:
+            publisher = Publisher(begun.log, begun.id, shared.frames, shared.alone)
+            begun.publishing = asyncio.create_task(publisher.run())
         return begun
 
     def stream(self, frames: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> ASGIApp:
@@ -199,10 +213,16 @@ class BackgroundRuns:
 
     async def cancel(self, run: BackgroundRun) -> JsonObject:
         """End a run because its client wants no more of it; return the response as it then is."""
-        run.unwanted = True
-        run.making.cancel()
+        self.end_unwanted(run.id)
         await self._settled(run)
         return run.response
+
+    def end_unwanted(self, response_id: str) -> None:
+        """Begin to end a run that nobody wants any more, or that was ended elsewhere; nothing if it is not here."""
+        run = self._runs.get(response_id)
+        if run is not None:
+            run.unwanted = True
+            run.making.cancel()
 
     def forget(self, run: BackgroundRun) -> None:
         """Remove a response that was deleted."""
@@ -265,6 +285,9 @@ class BackgroundRuns:
             self._runs.pop(run.id, None)
             run.log.end()
             run.tried.set()
+        if run.publishing is not None and self.elsewhere is not None:
+            run.publishing.cancel()
+            await self.elsewhere.over(run.id)
 
     async def _kept(
         self, run: BackgroundRun, record: ResponseRecord, outputs: Sequence[KeptItem], events: bytes
@@ -276,7 +299,12 @@ class BackgroundRuns:
                 await store.keep_seen(run.past.owner, seen)
             legs = legs_of(self._state, run.past, run.encoder)
             if not await store.finish_response(
-                record, outputs=outputs, legs=legs, events=events, conversation=grown(run.past, run.encoder)
+                record,
+                outputs=outputs,
+                legs=legs,
+                events=events,
+                conversation=grown(run.past, run.encoder),
+                maker=self._replica,
             ):
                 found = await store.response(record.owner, record.id)
                 # It may be our own: an attempt that timed out here, and was committed all the same.
@@ -292,12 +320,11 @@ class BackgroundRuns:
         if not self._runs:
             return
         held = list(self._runs.values())
-        alive = await self._state.store.extend_leases([run.id for run in held], LEASE_S)
+        alive = await self._state.store.extend_leases([run.id for run in held], LEASE_S, self._replica)
         for run in held:
             if run.id not in alive:
-                # Ended through another gateway; or it has just ended here, and then nothing is cancelled.
-                run.unwanted = True
-                run.making.cancel()
+                # Ended or taken over by another gateway; or it has just ended here, and then nothing is cancelled.
+                self.end_unwanted(run.id)
 
     async def _end_lost(self) -> None:
         """Fail the responses of gateways that are gone, once their leases have lapsed for long enough."""
@@ -305,24 +332,17 @@ class BackgroundRuns:
         records = {record.id: record for record in await store.lost_responses() if record.id not in self._runs}
         self._lost_since = {each: self._lost_since.get(each, now) for each in records}
         for response_id, since in self._lost_since.items():
-            if now - since >= GRACE_S and await store.end_lost_response(lost(records[response_id])):
-                log.warning("background_response_lost", response=response_id)
+            if now - since >= GRACE_S and await store.take_over(records[response_id], self._replica, LEASE_S):
+                await self._end_taken_over(lost(records[response_id]))
+
+    async def _end_taken_over(self, record: ResponseRecord) -> None:
+        """Store the end of a response that was taken over, with what its maker has shared of its stream."""
+        events = None if self.elsewhere is None else await self.elsewhere.stream_so_far(record)
+        if await self._state.store.finish_response(record, events=events, maker=self._replica):
+            log.warning("background_response_lost", response=record.id)
+            if self.elsewhere is not None:
+                await self.elsewhere.over(record.id)
 
 
 def _not_kept_yet(message: str) -> BackendUnavailable:
     return BackendUnavailable(f"{message} Try again later.", code="store_unavailable")
-
-
-def lost(record: ResponseRecord) -> ResponseRecord:
-    """Return the record of a response whose gateway is gone: failed."""
-    return replace(record, status="failed", body={**record.body, "status": "failed", "error": LOST_ERROR})
-
-
-def last_frames(record: ResponseRecord, number: int) -> bytes:
-    """Return the last events of a finished response's stream, from `number` on."""
-    if record.status != "failed":
-        return named_frames([{"type": "response.incomplete", "sequence_number": number, "response": record.body}])
-    known = record.body.get("error")
-    error: JsonObject = {"type": "server_error", "param": None, **(known if isinstance(known, dict) else LOST_ERROR)}
-    failed: JsonObject = {"type": "response.failed", "sequence_number": number + 1, "response": record.body}
-    return named_frames([error_event(error, number=number), failed])

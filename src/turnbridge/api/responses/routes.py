@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from turnbridge.api.generation import Generation, Settled
-from turnbridge.api.responses.background import BackgroundRuns, last_frames
+from turnbridge.api.responses.background import BackgroundRuns
 from turnbridge.api.responses.compaction import (
     CompactionEncoder,
     Seal,
@@ -30,6 +30,7 @@ from turnbridge.api.responses.decode import (
     with_content,
 )
 from turnbridge.api.responses.encode import ResponseEncoder
+from turnbridge.api.responses.endings import last_frames
 from turnbridge.api.responses.schema import ResponsesRequest
 from turnbridge.api.responses.socket_events import request_body
 from turnbridge.api.responses.state import FindRemembered, Past, keep, recall, remember_nothing
@@ -224,6 +225,10 @@ class Responses:
         run = self._background.find(owner, response_id)
         if run is not None:
             await self._background.cancel(run)
+        elif self._background.elsewhere is not None:
+            record = await self._record(owner, response_id)
+            if record.status in RUNNING:
+                await self._background.elsewhere.cancel(record)
         if not await self._state.store.delete_response(owner, response_id):
             raise _missing(response_id)
         if run is not None:
@@ -240,9 +245,11 @@ class Responses:
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="cancelled"), code="not_in_background")
         if record.status in RUNNING:
-            await self._state.store.finish_response(
-                dataclasses.replace(record, status=CANCELLED, body={**record.body, "status": CANCELLED})
-            )
+            if self._background.elsewhere is not None:
+                await self._background.elsewhere.cancel(record)
+            else:
+                cancelled = dataclasses.replace(record, status=CANCELLED, body={**record.body, "status": CANCELLED})
+                await self._state.store.finish_response(cancelled)
             # It may have ended of itself at this very moment.
             record = await self._record(owner, response_id)
         return json_response(record.body)
@@ -263,6 +270,8 @@ class Responses:
         record = await self._record(owner, response_id)
         if not record.background:
             raise InvalidRequest(NOT_IN_BACKGROUND.format(what="streamed again"), code="not_in_background")
+        if record.status in RUNNING and self._background.elsewhere is not None:
+            return self._background.stream(self._background.elsewhere.read(record, after=after + 1), {})
         if record.status in RUNNING:
             raise InvalidRequest(
                 "This response is being made by another gateway on the same store: ask that one for the stream, "
