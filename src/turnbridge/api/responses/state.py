@@ -72,13 +72,13 @@ class Past:
         """Return the input as the model is to see it."""
         return [self.seen.get(index, item) for index, item in enumerate(self.inputs)]
 
-    def inputs_seen(self, linked: Mapping[str, Part]) -> dict[int, JsonObject]:
+    def inputs_seen(self, linked: Mapping[str, Part]) -> Mapping[int, JsonObject]:
         """Return the inputs with links as the model saw them, by their number."""
-        return {**self.seen, **seen_items(self.shown_inputs, "input", linked)}
+        return {**self.seen, **seen_items(self.shown_inputs, "input", linked)} if linked else self.seen
 
     def history_seen(self, linked: Mapping[str, Part]) -> list[KeptItem]:
         """Return the stored items whose links were loaded for the first time."""
-        found = seen_items(self.history, "history", linked) if self.stored else {}
+        found = seen_items(self.history, "history", linked) if self.stored and linked else {}
         return [replace(self.stored[index], seen=seen) for index, seen in found.items()]
 
 

@@ -126,7 +126,7 @@ def decode_tools(
         choice = {**choice, "type": "function"}
     servers = tuple(tools.servers.values())
     every = ToolUse(tools=tuple(tools.by_key.values()), web_search=tools.web_search, servers=servers)
-    use = chosen_tools(choice, every, choice_param)
+    use = every if choice is None else chosen_tools(choice, every, choice_param)
     return use if choice == "none" else replace(use, ignored=tuple(tools.ignored))
 
 

@@ -16,7 +16,7 @@ from turnbridge.codex.process.worker import Worker
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.decode import Retries, TurnDecoder, lost_image
 from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
-from turnbridge.codex.protocol.tool_names import ToolNames
+from turnbridge.codex.protocol.tool_names import NO_TOOLS, ToolNames
 from turnbridge.engine.ports import Batches
 from turnbridge.turn.errors import BackendLost, GatewayError, InvalidRequest, QuotaExhausted, without_frames
 from turnbridge.turn.events import TurnEvent, TurnFailed
@@ -46,7 +46,7 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 
 async def open_v2(worker: Worker, request: TurnRequest) -> "CodexThread":
     """Start a thread of the current protocol (v2)."""
-    names = ToolNames.of(request.spec.tools)
+    names = ToolNames.of(request.spec.tools) if request.spec.tools else NO_TOOLS
     params = partial(thread_start_params, request, names, worker.spec.rules)
     # Schemas of half a megabyte take 0.1 seconds.
     kind = ThreadKind(request.spec.client, await asyncio.to_thread(params) if request.large else params())

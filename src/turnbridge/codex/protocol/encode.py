@@ -145,7 +145,7 @@ def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules
         "approvalPolicy": rules.approval_policy,
         "sandbox": rules.sandbox,
         "experimentalRawEvents": True,
-        "dynamicTools": dynamic_tools(request.spec.tools, names),
+        "dynamicTools": dynamic_tools(request.spec.tools, names) if request.spec.tools else [],
         "config": thread_config(request),
     }
 

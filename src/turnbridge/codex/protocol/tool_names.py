@@ -1,7 +1,7 @@
 """Names that Codex accepts for the client's tools and namespaces, and the way back."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from turnbridge.turn.items import NO_NAMESPACE
 from turnbridge.turn.request import Tool, ToolKey, by_key
@@ -69,10 +69,8 @@ class ToolNames(Names):
         self._custom: frozenset[ToolKey] = frozenset()
 
     @classmethod
-    def of(cls, tools: Collection[Tool], *, reserved: frozenset[str] = RESERVED_NAMES) -> "ToolNames":
+    def of(cls, tools: Iterable[Tool], *, reserved: frozenset[str] = RESERVED_NAMES) -> "ToolNames":
         """Return the names of these tools."""
-        if not tools and reserved is RESERVED_NAMES:
-            return NO_TOOLS
         keys = by_key(tools)
         members: dict[str, list[str]] = {}
         for namespace, name in keys:

@@ -253,7 +253,7 @@ class Ingress:
         if not context.own:
             self._metrics.active += 1
         try:
-            preflight = self._origins.check(scope)
+            preflight = self._origins.check(scope) if b"origin" in context.headers else None
             if preflight is None:
                 context.client = self._identify(scope)
                 served = self._routes.fixed.get((scope["method"], path), self._router)

@@ -235,7 +235,9 @@ class HttpProtocol(HttpToolsProtocol):
         return names == [b"websocket"] and (self.scope["method"], self.scope["http_version"]) == ("GET", "1.1")
 
     def _accepted_upgrade(self) -> Upgrade | None:
-        upgrade = None if self._answered is None else upgrade_of(self._answered.scope)  # type: ignore[arg-type]
+        if self._answered is None or "extensions" not in self._answered.scope:
+            return None
+        upgrade = upgrade_of(self._answered.scope)  # type: ignore[arg-type]
         return upgrade if upgrade is not None and upgrade.serve is not None else None
 
     def _become_websocket(self, upgrade: Upgrade) -> None:
