@@ -185,6 +185,11 @@ STATE = (
         source=OURS,
     ),
     Promise(
+        id="state.replicas.conversation",
+        sentence="Responses that several gateways add to one conversation are all kept, in the order of their ends.",
+        source=OURS,
+    ),
+    Promise(
         id="state.replicas.stream",
         sentence=(
             "A background response is streamed by any gateway on the same Postgres while one of them makes it: the "

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from tests.store.postgres_server import running_postgres
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.redis_server import RedisServer
-from tests.support.state_clients import MODEL, thought
+from tests.support.state_clients import MODEL, respond, thought
 from tests.support.tool_clients import HI, ROUTES, bare, declared, weather_call
 from tests.support.waiting import until
 from turnbridge.api.responses import background
@@ -45,9 +45,16 @@ class Pair:
     two: Bridge
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """Return the URL of a Postgres."""
+    with running_postgres() as url:
+        yield url
+
+
 @pytest.fixture(scope="module", params=["postgres", "redis"])
 async def pair(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, anyio_backend: object
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres: str, anyio_backend: object
 ) -> AsyncIterator[Pair]:
     """Return two replicas on a Postgres, alone or beside a Redis."""
     del anyio_backend  # Named so that its scope is this one's.
@@ -57,7 +64,7 @@ async def pair(
         patch.setattr(registry, "HEARTBEAT_S", 0.1)
         # Only a message can tell a replica that its response was ended.
         patch.setattr(background, "RENEWAL_S", 3600.0)
-        chosen: dict[str, Any] = {"PROXY_DATABASE_URL": stack.enter_context(running_postgres())}
+        chosen: dict[str, Any] = {"PROXY_DATABASE_URL": postgres}
         if request.param == "redis":
             redis = RedisServer(folder)
             await stack.enter_async_context(redis.running())
@@ -217,3 +224,21 @@ async def test_a_response_is_ended_from_elsewhere_by_a_message(pair: Pair, how: 
         else:
             with pytest.raises(openai.NotFoundError):
                 await bridge.client.responses.retrieve(begun.id)
+
+
+@pytest.mark.promise("state.replicas.conversation")
+async def test_two_responses_on_one_conversation_are_added_in_the_order_of_their_ends(pair: Pair) -> None:
+    conversation = await pair.one.client.conversations.create()
+    gate = asyncio.Event()
+    pair.one.script(answer(message("slow", pieces=[Wait(gate=gate), "slow"])))
+    pair.two.script(answer(message("quick")))
+    async with asyncio.timeout(PATIENCE_S):
+        slow = asyncio.create_task(respond(pair.one, "to one", conversation=conversation.id))
+        await pair.one.model.until(lambda model: model.active == 1)
+        await respond(pair.two, "to two", conversation=conversation.id)
+        gate.set()
+        await slow
+    for bridge in (pair.one, pair.two):
+        listed = await bridge.http.get(f"/v1/conversations/{conversation.id}/items", params={"order": "asc"})
+        texts = [item["content"][0]["text"] for item in listed.json()["data"]]
+        assert texts == ["to two", "quick", "to one", "slow"]

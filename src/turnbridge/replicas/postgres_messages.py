@@ -21,6 +21,7 @@ class PostgresMessages(Messages):
         super().__init__(replica)
         self._url = url
         self._turn = asyncio.Lock()
+        self._broken = asyncio.Event()
         self._opened: asyncpg.Connection[asyncpg.Record] | None = None
 
     @contextlib.asynccontextmanager
@@ -30,6 +31,8 @@ class PostgresMessages(Messages):
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 await connection.add_listener(f"{CHANNEL}{self.id}", self._heard)
+            self._broken.clear()
+            connection.add_termination_listener(lambda _: self._broken.set())
             self._opened = connection
             yield
         finally:
@@ -40,9 +43,11 @@ class PostgresMessages(Messages):
         await self._execute("SELECT pg_notify($1, $2)", channel, body.decode())
 
     async def _receive(self) -> None:
-        # Messages come to `_heard`.
+        # Messages come to `_heard`. A connection that hangs says nothing.
         while True:
-            await asyncio.sleep(CHECK_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await self._broken.wait()
             await self._execute("SELECT 1")
 
     async def _execute(self, sql: str, *values: str) -> None:
