@@ -58,6 +58,26 @@ async def test_instructions_tools_and_formats_count_and_so_does_a_choice_of_no_t
     assert await count(bridge, model=MODEL, input="Tell me a joke.", text={"format": form}) > plain + 10
 
 
+@pytest.mark.promise("usage.counted")
+async def test_tools_of_servers_count_once_they_are_listed_and_what_is_left_out_is_named(bridge: Bridge) -> None:
+    server: JsonObject = {"type": "mcp", "server_label": "x", "server_url": "https://mcp.example.com/mcp"}
+    asked: JsonObject = {"model": MODEL, "tools": [server, {"type": "web_search"}]}
+    listed: JsonObject = {
+        "type": "mcp_list_tools",
+        "id": "mcpl_1",
+        "server_label": "x",
+        "tools": [{"name": "get_weather", "input_schema": WEATHER["parameters"]}],
+    }
+    said: JsonObject = {"role": "user", "content": "Tell me a joke."}
+    told, tokens = [], []
+    for items in ([said], [listed, said]):
+        answered = await bridge.http.post(ROUTE, json={**asked, "input": items})
+        told.append(answered.headers["x-turnbridge-uncounted"])
+        tokens.append(answered.json()["input_tokens"])
+    assert told == ["web_search, mcp:x", "web_search"]
+    assert (tokens[0], tokens[1] > tokens[0] + 20) == (11, True)
+
+
 @pytest.mark.promise("usage.counted.stored")
 @pytest.mark.parametrize("kept_in", ["previous_response_id", "conversation"])
 async def test_what_is_stored_counts_like_the_same_history_in_the_request(bridge: Bridge, kept_in: str) -> None:

@@ -16,6 +16,7 @@ from turnbridge.engine.admission import Admission
 from turnbridge.engine.image_tokens import image_tokens
 from turnbridge.engine.media_items import ready_items
 from turnbridge.engine.ports import MediaLoader, Tokenizer
+from turnbridge.engine.tool_serving import declared_tools
 from turnbridge.turn.events import ReasoningDelta, SummaryDelta, TextDelta, TurnEvent, Usage
 from turnbridge.turn.images import image_size
 from turnbridge.turn.items import (
@@ -30,6 +31,7 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
+    replace,
     size,
 )
 from turnbridge.turn.request import JsonOfSchema, ThreadSpec, Tool, TurnRequest
@@ -74,8 +76,24 @@ class InputCounter:
         async with self._queue.admitted(request.spec.client, size=partial(size, request)):
             items = (await ready_items(request, self._media)).items
             await self._tokenizer.ready()
+            spec = replace(request.spec, tools=(*request.spec.tools, *_listed_tools(request)))
             # The request may be megabytes.
-            return await asyncio.to_thread(counted, request.spec, items, self._tokenizer)
+            return await asyncio.to_thread(counted, spec, items, self._tokenizer)
+
+
+def uncounted(request: TurnRequest) -> tuple[str, ...]:
+    """Return what a count leaves out: what the provider adds for a web search, and tools that no server has listed."""
+    unlisted = tuple(f"mcp:{server.label}" for server in request.spec.servers if server.label not in request.listed)
+    return ("web_search", *unlisted) if request.spec.web_search is not None else unlisted
+
+
+def _listed_tools(request: TurnRequest) -> list[Tool]:
+    """Return the tools of MCP servers that the history has a list of: nobody is asked for others only to be counted."""
+    return [
+        tool
+        for server in request.spec.servers
+        for tool in declared_tools(server, list(filter(server.allowed.matches, request.listed.get(server.label, ()))))
+    ]
 
 
 def counted(spec: ThreadSpec, items: Sequence[Item], tokenizer: Tokenizer) -> int:

@@ -62,6 +62,21 @@ def _key(request: TurnRequest, call: ApprovedCall) -> bytes:
     return sha256(canonical_json([request.spec, list(map(visible, request.items)), call])).digest()
 
 
+def declared_tools(server: McpServer, found: Sequence[McpTool]) -> list[Tool]:
+    """Return the tools of a server as the model is given them."""
+    namespace = Namespace(name=server.namespace, description=server.description)
+    return [
+        Tool(
+            name=tool.name,
+            description=tool.description or "",
+            parameters=tool.input_schema,
+            namespace=namespace,
+            kind="mcp",
+        )
+        for tool in found
+    ]
+
+
 class ToolServing:
     """The MCP servers of one turn."""
 
@@ -117,17 +132,7 @@ class ToolServing:
 
     def _declared(self, server: McpServer, found: Sequence[McpTool]) -> list[Tool]:
         self._tools[server.namespace] = {tool.name: tool for tool in found}
-        namespace = Namespace(name=server.namespace, description=server.description)
-        return [
-            Tool(
-                name=tool.name,
-                description=tool.description or "",
-                parameters=tool.input_schema,
-                namespace=namespace,
-                kind="mcp",
-            )
-            for tool in self._tools[server.namespace].values()
-        ]
+        return declared_tools(server, tuple(self._tools[server.namespace].values()))
 
     async def _run_approved(self, request: TurnRequest) -> AsyncIterator[FunctionCallOutput]:
         namespaces = {server.label: namespace for namespace, server in self._servers.items()}

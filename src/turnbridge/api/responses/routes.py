@@ -38,6 +38,7 @@ from turnbridge.api.responses.websocket import SocketRequest, socket_request_of
 from turnbridge.api.shared.pagination import deleted, page, page_query, query_number, unknown_after
 from turnbridge.api.shared.validation import invalid
 from turnbridge.engine.frame_log import PackedStreams
+from turnbridge.engine.input_tokens import uncounted
 from turnbridge.engine.models import DEFAULT_MODEL
 from turnbridge.engine.records import (
     CANCELLED,
@@ -59,6 +60,8 @@ from turnbridge.web.middleware.auth import caller, client_of
 from turnbridge.web.middleware.observability import context_of
 
 E = TypeVar("E", bound=ResponseEncoder)
+
+UNCOUNTED_HEADER = "x-turnbridge-uncounted"
 
 NOT_IN_BACKGROUND = "Only a response that was created with `background: true` can be {what}."
 
@@ -149,6 +152,8 @@ class Responses:
         _, _, settled = await self._settled(request, body, large=large, needs_input=False)
         tokens = await self._count(settled.turn)
         headers = {USAGE_HEADER: "estimated", **settled.headers}
+        if left_out := uncounted(settled.turn):
+            headers[UNCOUNTED_HEADER] = ", ".join(left_out)
         return json_response({"object": "response.input_tokens", "input_tokens": tokens}, headers=headers)
 
     async def _settled(
