@@ -11,8 +11,9 @@ import redis.asyncio
 from tests.replicas.fleet import TestReplica, replicas
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import until
-from turnbridge.engine.windows import Rate, Taken
+from turnbridge.engine.windows import Taken
 from turnbridge.replicas.rates import SharedRates
+from turnbridge.turn.rates import Rate
 
 pytestmark = pytest.mark.anyio
 

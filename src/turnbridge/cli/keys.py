@@ -12,11 +12,11 @@ import click
 from turnbridge.cli.console import print_json, refuse, usable_settings
 from turnbridge.cli.store import refuse_store, store_location, with_store
 from turnbridge.engine.keys import NewKey, create_key, find_key, revoke_key, rotate_key
-from turnbridge.settings.checks import check_rate_limit
 from turnbridge.store.sql_store import SqlStore
 from turnbridge.turn.clients import ClientLimits, KeyRecord
 from turnbridge.turn.errors import GatewayError, RequestError
 from turnbridge.turn.items import Json, JsonObject, replace
+from turnbridge.turn.rates import parse_rates
 from turnbridge.turn.usage import described_tokens, parse_token_limits
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def check_rate(text: str) -> None:
     """Raise `ValueError` if this is no rate limit."""
     check_text(text)
     if text != NO_LIMIT:
-        check_rate_limit(text)
+        parse_rates(text)
 
 
 def check_turns(text: str) -> None:

@@ -5,15 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from turnbridge.turn.rates import Rate
+
 # Windows of clients that stopped asking are removed when there are this many.
 MOST_WINDOWS = 4096
-
-
-class Rate(NamedTuple):
-    """So many requests in so many seconds."""
-
-    amount: int
-    seconds: int
 
 
 class Used(NamedTuple):

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from turnbridge.engine.sharing import SharedStateAway
-from turnbridge.engine.windows import MovingWindows, Rate, Taken, Used
+from turnbridge.engine.windows import MovingWindows, Taken, Used
 from turnbridge.replicas.script import Script
+from turnbridge.turn.rates import Rate
 
 if TYPE_CHECKING:
     from turnbridge.replicas.replica import Replica

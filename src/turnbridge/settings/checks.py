@@ -10,19 +10,6 @@ SQLITE_SCHEME = "sqlite:///"
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 
-def check_rate_limit(value: str) -> None:
-    """Raise `ValueError` if this is no rate limit."""
-    # It takes as long to import as all else that a command needs.
-    from limits import parse_many  # noqa: PLC0415
-
-    try:
-        usable = all(limit.amount > 0 for limit in parse_many(value))
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError("expected `60/minute`, or several limits as `60/minute;1000/day`")
-
-
 def check_rate_limit_storage(value: str) -> None:
     """Raise `ValueError` if no rate limits can be kept there."""
     if value == "memory":

@@ -13,9 +13,10 @@ import msgspec
 import platformdirs
 from msgspec import Meta, Struct, field, inspect, structs
 
-from turnbridge.settings.checks import SQLITE_SCHEME, check_database_url, check_rate_limit, check_rate_limit_storage
+from turnbridge.settings.checks import SQLITE_SCHEME, check_database_url, check_rate_limit_storage
 from turnbridge.settings.former import RECOGNISED, warning_about
 from turnbridge.turn.mcp_hosts import parse_hosts
+from turnbridge.turn.rates import parse_rates
 
 # Variables with these prefixes are meant for this gateway, so unknown ones are reported.
 OUR_PREFIXES = ("PROXY_", "WORKER_")
@@ -232,7 +233,7 @@ PARSE: dict[str, Callable[[object], object]] = {
 }
 CHECK: dict[str, Callable[[str], object]] = {
     "PROXY_OLLAMA": _check_address,
-    "PROXY_RATE_LIMIT": check_rate_limit,
+    "PROXY_RATE_LIMIT": parse_rates,
     "PROXY_RATE_LIMIT_STORAGE": check_rate_limit_storage,
     "PROXY_DATABASE_URL": check_database_url,
     "PROXY_MCP": parse_hosts,

@@ -2,17 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from limits import RateLimitItem
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.engine.ports import PlanWindow
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import RateLimited
+from turnbridge.turn.rates import Rate, parse_rates
 from turnbridge.turn.usage import described_tokens
 from turnbridge.web.middleware.auth import caller
 from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.observability import RequestContext, context_of
-from turnbridge.web.middleware.rate_limit import RequestRates, described_rate, duration, parsed_limits
+from turnbridge.web.middleware.rate_limit import RequestRates, duration
 
 PLAN_WINDOWS = ("primary", "secondary")
 PREFIX = "x-turnbridge-plan-"
@@ -50,7 +50,7 @@ class Limits:
         if client.limits.tokens:
             self._check_tokens(context, client)
         own = client.limits.rate
-        limits = self._rates.usual if own is None else parsed_limits(own)
+        limits = self._rates.usual if own is None else parse_rates(own) if own else ()
         return self._limited(limits, scope, receive, send) if limits else self._app(scope, receive, send)
 
     def _check_tokens(self, context: RequestContext, client: Client) -> None:
@@ -64,13 +64,13 @@ class Limits:
                     retry_after=standing.resets_in_s,
                 )
 
-    async def _limited(self, limits: Sequence[RateLimitItem], scope: Scope, receive: Receive, send: Send) -> None:
+    async def _limited(self, limits: Sequence[Rate], scope: Scope, receive: Receive, send: Send) -> None:
         # The client's id, so that Redis does not contain keys.
         standing = await self._rates.take(caller(scope).id, limits)
         context_of(scope).response_headers.extend(standing.headers())
         if standing.refused:
             raise RateLimited(
-                f"Rate limit reached for this key: {described_rate(standing.limit)}. "
+                f"Rate limit reached for this key: {standing.limit.described()}. "
                 f"Try again in {duration(standing.frees_in_s)}.",
                 retry_after=standing.frees_in_s,
             )

@@ -7,14 +7,9 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from limits import RateLimitItem, parse_many
-
-from turnbridge.engine.windows import MovingWindows, Rate, Taken, Windows
-
-# As many as keys are likely to have between them.
-CACHED_LIMITS = 1024
+from turnbridge.engine.windows import MovingWindows, Taken, Windows
+from turnbridge.turn.rates import Rate, parse_rates
 
 RATE_HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
 
@@ -23,7 +18,7 @@ RATE_HEADERS = ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", 
 class Standing:
     """The state of one limit of a client."""
 
-    limit: RateLimitItem
+    limit: Rate
     remaining: int
     frees_in_s: float
     """Until the next request is allowed."""
@@ -50,22 +45,22 @@ class RequestRates:
 
     def __init__(self, usual: str | None, windows: Windows | None = None) -> None:
         """`windows` count for all replicas; without them, this gateway counts for itself."""
-        self.usual = parsed_limits(usual)
+        self.usual = parse_rates(usual) if usual else ()
         """The limits of clients that have none of their own."""
         self._windows = OwnWindows() if windows is None else windows
 
-    async def take(self, client: str, limits: Sequence[RateLimitItem] | None = None) -> Standing:
+    async def take(self, client: str, limits: Sequence[Rate] | None = None) -> Standing:
         """Count a request, unless a limit is exceeded, and return the state of the tightest limit.
 
         `limits` are the usual ones unless given, and not empty.
         """
         limits = self.usual if limits is None else limits
-        taken = await self._windows.take(client, [Rate(limit.amount, limit.get_expiry()) for limit in limits])
+        taken = await self._windows.take(client, limits)
         standings = [
             Standing(
                 limit=limit,
                 remaining=max(used.left - taken.allowed, 0),
-                frees_in_s=min(max(used.frees_in_s, 0), limit.get_expiry()),
+                frees_in_s=min(max(used.frees_in_s, 0), limit.seconds),
                 refused=not taken.allowed,
             )
             for limit, used in zip(limits, taken.windows, strict=True)
@@ -73,12 +68,6 @@ class RequestRates:
         if taken.allowed:
             return min(standings, key=lambda standing: (standing.remaining, -standing.frees_in_s))
         return max(standings, key=lambda standing: (-standing.remaining, standing.frees_in_s))
-
-
-@lru_cache(maxsize=CACHED_LIMITS)
-def parsed_limits(limits: str | None) -> Sequence[RateLimitItem]:
-    """Return the limits that a text such as `60/minute;1000/day` has."""
-    return parse_many(limits) if limits else ()
 
 
 def duration(seconds: float) -> str:
@@ -90,10 +79,3 @@ def duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     larger = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
     return f"{larger}{rest / 1000:g}s"
-
-
-def described_rate(limit: RateLimitItem) -> str:
-    """Return a limit in words."""
-    unit = limit.GRANULARITY.name
-    window = unit if limit.multiples == 1 else f"{limit.multiples} {unit}s"
-    return f"{limit.amount} {'request' if limit.amount == 1 else 'requests'} per {window}"
