@@ -134,8 +134,10 @@ def metrics() -> str:
     """Return every metric of the gateway, with its labels."""
     shown = Metrics()
     parts = MagicMock()
-    parts.pool.ended = {"crashed": 0}
-    parts.pool.plan.windows.return_value = {"": MagicMock(used_percent=0, resets_at=0)}
+    parts.backend.default.pool.ended = {"crashed": 0}
+    parts.backend.accounts = {None: parts.backend.default}
+    parts.backend.default.pools = [parts.backend.default.pool]
+    parts.backend.plan.return_value = {"": MagicMock(used_percent=0, resets_at=0)}
     observe(shown, MagicMock(), parts, ())
     observe_shared(shown, {}, (), lambda: True)
     # A metric shows its labels once it has a value: one request that has everything, and one that fails.

@@ -1,6 +1,8 @@
 """The application: its routes, each with and without `/v1`, inside the ingress."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from starlette.middleware import Middleware
@@ -16,6 +18,7 @@ from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.api.unserved import Unserved
 from turnbridge.engine.ports import PlanWindow
 from turnbridge.engine.sharing import AnswerClaims
+from turnbridge.turn.items import JsonObject
 from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
@@ -86,11 +89,46 @@ class Page(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What the routes say that tell whether the gateway is well."""
+
+    problem: Callable[[str | None], str]
+    """Returns why turns of an account cannot be run now, or nothing."""
+    fidelity: Callable[[str | None], str]
+    accounts: Callable[[], Mapping[str, str]] = dict
+    """Returns the problem of each account, if there are several."""
+
+    def routes(self, replica: OneOfMany | None) -> list[Route]:
+        """Return the routes."""
+        ready = partial(self._ready, replica)
+        return [Route("/healthz", _alive), Route("/livez", _alive), Route("/readyz", ready)]
+
+    async def _ready(self, replica: OneOfMany | None, request: Request) -> Response:
+        """Answer for the account of the key that the request brings; the operator sees all accounts."""
+        client = context_of(request.scope).client
+        account = None if client is None else client.limits.account
+        reason = self.problem(account)
+        each: JsonObject = {}
+        if client is not None and client.admin:
+            each = {name: why or "ready" for name, why in self.accounts().items()}
+        listed: JsonObject = {"accounts": each} if each else {}
+        if not reason:
+            if replica is not None and (lack := replica.degraded()):
+                listed["degraded"] = lack
+            return json_response({"status": "ready", "fidelity": self.fidelity(account), **listed})
+        shown = REASON_FOR_OTHERS if client is None else reason
+        return json_response({"status": "not_ready", "reason": shown, **listed}, status=503)
+
+
+async def _alive(_: Request) -> Response:
+    return json_response({"status": "ok"})
+
+
 def build_app(
     apis: Iterable[Api],
     *,
-    problem: Callable[[], str],
-    fidelity: Callable[[], str],
+    probes: Probes,
     leaving: Callable[[], bool] = lambda: False,
     spans: Spans | None = None,
     keyring: Keyring,
@@ -102,22 +140,21 @@ def build_app(
     allowed_origins: Iterable[str],
     rates: RequestRates,
     meter: Meter,
-    plan: Callable[[], Mapping[str, PlanWindow]] = dict,
+    plan: Callable[[str | None], Mapping[str, PlanWindow]] = lambda _: {},
     bodies: Bodies,
     page: Page | None = None,
 ) -> ASGIApp:
     """Return the whole HTTP side.
 
-    `problem` says why turns cannot be run now, or nothing; `leaving` whether the gateway is about to stop; `replica`
-    which of several gateways it is; `claims` are those of all of them on answers; `own_names` are names of the server
-    besides its addresses.
+    `leaving` says whether the gateway is about to stop; `replica` which of several gateways it is; `claims` are those
+    of all of them on answers; `own_names` are names of the server besides its addresses.
     """
     # What creates something does so once for each `Idempotency-Key`.
     once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies, claims=claims)]
     limited = [Middleware(Limits, rates=rates, meter=meter, plan=plan), *once]
     # First what is not served: some of its paths would be taken for ids.
     routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)
-    routes += [*_probes(problem, fidelity, replica), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
+    routes += [*probes.routes(replica), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
     routes += [] if page is None else page.routes()
     return wrap(
         Router(routes),
@@ -146,21 +183,6 @@ def _api_routes(
         routes += served
         dialects |= {route.path_format: api.dialect for route in served}
     return routes, dialects
-
-
-def _probes(problem: Callable[[], str], fidelity: Callable[[], str], replica: OneOfMany | None) -> list[Route]:
-    async def alive(_: Request) -> Response:
-        return json_response({"status": "ok"})
-
-    async def ready(request: Request) -> Response:
-        reason = problem()
-        if not reason:
-            lack = "" if replica is None else replica.degraded()
-            return json_response({"status": "ready", "fidelity": fidelity(), **({"degraded": lack} if lack else {})})
-        shown = REASON_FOR_OTHERS if context_of(request.scope).client is None else reason
-        return json_response({"status": "not_ready", "reason": shown}, status=503)
-
-    return [Route("/healthz", alive), Route("/livez", alive), Route("/readyz", ready)]
 
 
 def _both(route: RouteOf, layers: Sequence[Middleware] = ()) -> list[Route]:

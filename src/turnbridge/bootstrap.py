@@ -30,9 +30,11 @@ from turnbridge.api.responses.websocket import ResponsesOverWebSocket
 from turnbridge.api.shared_legs import LET_GO, SharedLegs
 from turnbridge.api.unserved import Unserved
 from turnbridge.api.usage import OrganizationUsage
-from turnbridge.app import EXPOSED_HEADERS, Api, build_app
+from turnbridge.app import EXPOSED_HEADERS, Api, Probes, build_app
+from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.home import write_private
 from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.setup import account_problems
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.input_tokens import InputCounter
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
@@ -79,7 +81,7 @@ class Gateway:
     """The running gateway: its application, and what keeps its state."""
 
     app: ASGIApp
-    pool: Pool
+    backend: CodexBackend
     calls: ParkedTurns
     warm: WarmThreads
     admission: Admission
@@ -92,6 +94,11 @@ class Gateway:
     """What it shares with other replicas of what it runs, if there may be some."""
     ollama: ASGIApp | None = None
     """The application of the listener for Ollama's clients, if there is one."""
+
+    @property
+    def pool(self) -> Pool:
+        """Return the app-servers of the default account."""
+        return self.backend.default.pool
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, wait for the turns that run, and end the rest with an error."""
@@ -169,8 +176,11 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
     parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
-    problem = partial(_problem, parts.pool, admission)
-    models, usage = Models(generation), OrganizationUsage(parts.store)
+    models, usage, problem = (
+        Models(generation),
+        OrganizationUsage(parts.store),
+        partial(_problem, parts.backend, admission),
+    )
     page = page_of(settings, parts, desk, admission=admission, models=models, usage=usage, problem=problem)
     seal = Seal(partial(_secret, settings.data_dir / "compaction-secret"))
     apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count, seal), sockets]
@@ -178,10 +188,9 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
     apis += [SharedModels(generation, otherwise=models), usage]
     app = build_app(
         apis,
-        fidelity=parts.backend.fidelity,
+        probes=Probes(problem, parts.backend.fidelity, partial(account_problems, settings, parts.backend)),
         leaving=lambda: admission.leaving,
         spans=parts.spans,
-        problem=problem,
         replica=parts.replica,
         claims=None if parts.replica is None else shared_answers(parts.replica, parts.store),
         keyring=parts.keyring,
@@ -191,7 +200,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
         allowed_origins=settings.cors_allowed_origins,
         rates=parts.rates,
         meter=parts.meter,
-        plan=lambda: parts.pool.plan.windows(time.time()),
+        plan=parts.backend.plan,
         bodies=bodies,
         page=page,
     )
@@ -214,7 +223,7 @@ def _gateway(
 ) -> Gateway:
     return Gateway(
         app=app,
-        pool=parts.pool,
+        backend=parts.backend,
         calls=parts.calls,
         warm=parts.warm,
         admission=admission,
@@ -290,9 +299,9 @@ def _on_keys_changed(
     sockets.retire(lost)
 
 
-def _problem(pool: Pool, admission: Admission) -> str:
-    """Return why turns cannot be run now, or nothing."""
-    return "The gateway is shutting down." if admission.leaving else pool.readiness().reason
+def _problem(backend: CodexBackend, admission: Admission, account: str | None = None) -> str:
+    """Return why turns of an account cannot be run now, or nothing."""
+    return "The gateway is shutting down." if admission.leaving else backend.readiness(account).reason
 
 
 async def _look_after(store: SqlStore, settings: Settings) -> None:

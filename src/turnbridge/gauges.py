@@ -1,13 +1,16 @@
 """Gauges of what counts by itself, for the metrics: turns, threads, app-servers, connections."""
 
-import time
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Protocol
 
+from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.process.worker import Worker
 from turnbridge.engine.admission import Admission
+from turnbridge.engine.ports import PlanWindow
 from turnbridge.replicas.replica import Replica
 from turnbridge.trace.trace import Trace
+from turnbridge.turn.clients import DEFAULT_ACCOUNT
 from turnbridge.web.middleware.observability import Metrics
 
 
@@ -15,8 +18,8 @@ class Counted(Protocol):
     """The parts of a gateway that count by themselves."""
 
     @property
-    def pool(self) -> Pool:
-        """Return the app-servers."""
+    def backend(self) -> CodexBackend:
+        """Return the accounts with their app-servers."""
         ...
 
     @property
@@ -42,13 +45,14 @@ class Counted(Protocol):
 
 def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Sized) -> None:
     """Let the metrics show what counts by itself."""
-    pool, calls, warm = parts.pool, parts.calls, parts.warm
+    backend, calls, warm = parts.backend, parts.calls, parts.warm
+    pool = backend.default.pool
     metrics.watch(
         "turnbridge_ready",
         "Whether turns can be run, as `/readyz` says.",
         lambda: pool.readiness().ready and not admission.leaving,
     )
-    metrics.watch("turnbridge_logged_in", "Whether Codex has a login.", lambda: pool.logged_in)
+    metrics.watch("turnbridge_logged_in", "Whether the default account has a login.", lambda: pool.logged_in)
     metrics.watch("turnbridge_turns_running", "Turns that run now.", lambda: admission.running)
     metrics.watch("turnbridge_requests_waiting", "Requests that wait for a turn.", lambda: admission.waiting)
     metrics.watch("turnbridge_websockets_open", "WebSocket connections.", lambda: len(sockets))
@@ -57,21 +61,21 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
     metrics.watch(
         "turnbridge_threads_spare",
         "Threads started ahead of requests.",
-        lambda: sum(len(worker.spares) for worker in pool.workers),
+        lambda: sum(len(worker.spares) for worker in _workers(backend)),
     )
-    metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len(pool.workers))
+    metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len([*_workers(backend)]))
     metrics.watch(
         "turnbridge_app_server_memory_bytes",
         "Resident memory of the app-servers that take turns.",
-        lambda: sum(worker.resident_bytes for worker in pool.workers),
+        lambda: sum(worker.resident_bytes for worker in _workers(backend)),
     )
     metrics.watch_each(
         "turnbridge_app_server_replacements_total",
         "App-servers that ended by themselves or were replaced or stopped, by reason.",
-        lambda: pool.ended,
-        label="reason",
+        lambda: {(reason,): sum(each.ended[reason] for each in _pools(backend)) for reason in pool.ended},
+        labels=("reason",),
     )
-    _observe_plan(metrics, pool)
+    _observe_plan(metrics, backend)
     if parts.replica is not None:
         _observe_replica(metrics, parts.replica)
     if parts.trace is not None:
@@ -100,8 +104,8 @@ def observe_shared(metrics: Metrics, legs: Mapping[str, int], followed: Sized, c
     metrics.watch_each(
         "turnbridge_shared_legs_total",
         "What the model said with its calls, for other replicas: kept, lost, or found for a request.",
-        lambda: legs,
-        label="result",
+        lambda: {(result,): count for result, count in legs.items()},
+        labels=("result",),
     )
     metrics.watch(
         "turnbridge_streams_followed",
@@ -111,16 +115,34 @@ def observe_shared(metrics: Metrics, legs: Mapping[str, int], followed: Sized, c
     metrics.watch("turnbridge_replica_messages", "Whether messages of other replicas are received.", connected)
 
 
-def _observe_plan(metrics: Metrics, pool: Pool) -> None:
+def _pools(backend: CodexBackend) -> Iterator[Pool]:
+    for account in backend.accounts.values():
+        yield from account.pools
+
+
+def _workers(backend: CodexBackend) -> Iterator[Worker]:
+    for pool in _pools(backend):
+        yield from pool.workers
+
+
+def _observe_plan(metrics: Metrics, backend: CodexBackend) -> None:
+    def each(value: Callable[[PlanWindow], float]) -> Mapping[tuple[str, ...], float]:
+        return {
+            (account or DEFAULT_ACCOUNT, name): value(window)
+            for account in backend.accounts
+            for name, window in backend.plan(account).items()
+        }
+
+    labels = ("account", "window")
     metrics.watch_each(
         "turnbridge_plan_used_ratio",
-        "How much of each window of Codex's plan is used, as the provider told last.",
-        lambda: {name: window.used_percent / 100 for name, window in pool.plan.windows(time.time()).items()},
-        label="window",
+        "How much of each window of an account's plan is used, as the provider told last.",
+        lambda: each(lambda window: window.used_percent / 100),
+        labels=labels,
     )
     metrics.watch_each(
         "turnbridge_plan_reset_timestamp_seconds",
-        "When each window of Codex's plan starts anew.",
-        lambda: {name: window.resets_at or 0 for name, window in pool.plan.windows(time.time()).items()},
-        label="window",
+        "When each window of an account's plan starts anew.",
+        lambda: each(lambda window: window.resets_at or 0),
+        labels=labels,
     )

@@ -8,10 +8,9 @@ from functools import partial
 
 from turnbridge.api.shared.body_budget import is_within_budget
 from turnbridge.codex.process.backend import CodexBackend
-from turnbridge.codex.process.pool import Pool
-from turnbridge.codex.setup import codex_pools
+from turnbridge.codex.setup import codex_backend
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
-from turnbridge.engine.ports import Backend, Judge, MediaLoader, ToolServers
+from turnbridge.engine.ports import Judge, MediaLoader, ToolServers
 from turnbridge.mcp.servers import HttpToolServers
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
@@ -42,8 +41,7 @@ PDF_LIMITS = JobLimits(seconds=20.0, megabytes=1024, processes=2, waiting=32, jo
 class Parts:
     """What has a life of its own."""
 
-    pool: Pool
-    backend: Backend
+    backend: CodexBackend
     media: MediaLoader
     servers: ToolServers
     judge: Judge
@@ -70,9 +68,9 @@ def begun_parts(
     trace = wire_trace(settings, api_key) if settings.log_proto else None
     if trace is not None:
         stack.push_async_callback(asyncio.to_thread, trace.close)
-    pool, native = codex_pools(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
-    for each in filter(None, (pool, native)):
-        stack.push_async_callback(ended, asyncio.create_task(each.run()))
+    backend = codex_backend(settings, provider=provider, tap=None if trace is None else partial(TracePipe, trace))
+    stack.push_async_callback(backend.aclose)
+    stack.push_async_callback(ended, asyncio.create_task(backend.default.run()))
     pdf_helpers = HelperPool(PDF_JOB, PDF_LIMITS)
     store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
     if store is not None:
@@ -87,8 +85,7 @@ def begun_parts(
     stack.callback(warm.close)
     keyring = Keyring(api_key, store)
     return Parts(
-        pool=pool,
-        backend=CodexBackend(pool, native=native),
+        backend=backend,
         media=media,
         servers=servers,
         judge=judge,

@@ -1,8 +1,7 @@
 """Every method of the official SDK, called once: it works, or its error says why not."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import openai
@@ -13,8 +12,9 @@ from websockets.exceptions import InvalidStatus
 from tests.api.sdk_methods import methods
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread, saying
 from tests.support.gateway import API_KEY, listening, official_client, settings_for_tests
-from turnbridge import bootstrap, parts
-from turnbridge.engine.ports import Model
+from turnbridge import bootstrap
+from turnbridge.codex.process.backend import CodexBackend
+from turnbridge.engine.ports import Model, ModelOffer
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 
@@ -33,26 +33,24 @@ MODEL = Model(
     hidden=False,
     is_default=True,
 )
+OFFER = ModelOffer(models=(MODEL,))
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
 
-@dataclass(slots=True)
-class EndlessBackend(ScriptedBackend):
-    """A Codex with one model, which greets everybody."""
+async def greet(_: CodexBackend, request: TurnRequest, *, suspect: bool = False) -> ScriptedThread:
+    """Open a thread that greets everybody."""
+    return await ScriptedBackend(turns=[saying("hello")]).open(request, suspect=suspect)
 
-    async def open(self, request: TurnRequest, *, suspect: bool = False) -> ScriptedThread:
-        self.turns.append(saying("hello"))
-        return await ScriptedBackend.open(self, request, suspect=suspect)
 
-    async def models(self) -> Sequence[Model]:
-        return (MODEL,)
+async def one_model(_: CodexBackend, __: str | None) -> ModelOffer:
+    return OFFER
 
 
 @pytest.fixture
 async def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[openai.AsyncOpenAI]:
-    """Return the SDK, pointed at a gateway on that backend."""
-    backend = EndlessBackend(turns=[])
-    monkeypatch.setattr(parts, "CodexBackend", lambda *_, **__: backend)
+    """Return the SDK, pointed at a gateway on a Codex with one model, which greets everybody."""
+    monkeypatch.setattr(CodexBackend, "open", greet)
+    monkeypatch.setattr(CodexBackend, "offer", one_model)
     settings = settings_for_tests(tmp_path, CODEX_BIN="/nowhere/codex")
     async with (
         bootstrap.running_gateway(settings, api_key=API_KEY) as gateway,

@@ -68,6 +68,22 @@ async def test_an_api_key_is_read_from_a_pipe_where_codex_was_never_used(home: P
     assert json.loads(shown.out) == {**API_KEY, "limits": [], "limits_problem": None}
 
 
+@pytest.mark.promise("commands.accounts")
+async def test_a_named_account_has_a_login_of_its_own(home: Path) -> None:
+    login = await run(home, "login", "--api-key", "--account", "work", stdin="sk-work\n")
+    assert (login.status, login.err) == (0, "")
+    assert login.out.startswith("Logged in: OpenAI API key.\nMake a key for it: ")
+    assert login.out.endswith("keys create NAME --account work\n")
+    file = home / "data" / "accounts" / "work" / "auth.json"
+    assert json.loads(file.read_text())["OPENAI_API_KEY"] == "sk-work"
+    status = json.loads((await run(home, "status", "--json")).out)
+    assert (status["account"]["usable"], status["accounts"]) == (False, {"work": API_KEY})
+    logout = await run(home, "logout", "--account", "work", "--json")
+    assert (json.loads(logout.out)["logged_out"], file.exists()) == (True, False)
+    missing = await run(home, "whoami", "--account", "home")
+    assert (missing.status, "There is no account `home`, only: default, work." in missing.err) == (EXIT_CONFIG, True)
+
+
 def _nobody(home: Path) -> str:
     command = f"PROXY_DATA_DIR='{home / 'data'}' {sys.executable} -m turnbridge login"
     return f"Nobody is logged in.\nLog in: {command}\n"

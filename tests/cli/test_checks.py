@@ -129,6 +129,29 @@ def test_a_plan_that_is_used_up(settings: Settings, monkeypatch: pytest.MonkeyPa
     assert found == [("login", "ok"), ("plan", "warning"), ("plan", "ok")]
 
 
+def test_each_account_is_checked(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("away", "broken", "empty", "full"):
+        (settings.data_dir / "accounts" / name).mkdir(parents=True)
+    spent = (PlanLimit(primary=PlanWindow(used_percent=100)),)
+    known = {"away": (OFFLINE, (), None), "empty": (NOBODY, (), None), "full": (CHATGPT, spent, None)}
+
+    def account_of(_: object, name: str | None = None) -> object:
+        if name == "broken":
+            raise BackendUnavailable("Its configuration is broken.")
+        return (CHATGPT, (), None) if name is None else known[name]
+
+    monkeypatch.setattr(codex_checks, "account_of", account_of)
+    found = [*CodexChecks(settings=settings, config={}).check_login()]
+    assert [(each.check, each.state, each.text.partition(":")[0]) for each in found[1:]] == [
+        ("account", "warning", "away"),
+        ("account", "wrong", "broken"),
+        ("account", "warning", "empty"),
+        ("account", "ok", "full"),
+        ("plan", "warning", "full"),
+    ]
+    assert found[3].remedy.endswith("login --account empty")
+
+
 @pytest.mark.parametrize(
     ("provider", "account", "config", "url"),
     [

@@ -49,6 +49,23 @@ def test_a_key_is_alone_on_standard_output_and_nowhere_else(tmp_path: Path) -> N
     assert {file.stat().st_mode & 0o077 for file in tmp_path.iterdir()} == {0}
 
 
+@pytest.mark.promise("commands.accounts")
+def test_a_key_has_an_account_for_good(tmp_path: Path) -> None:
+    for name, problem in (
+        ("work", "There is no account `work`, only: default."),
+        ("../x", "A name has 1 to 64 small letters"),
+        ("Work", "A name has 1 to 64 small letters"),
+    ):
+        refused = keys("create", "ann", "--account", name)
+        assert (refused.exit_code != 0, problem in " ".join(refused.stderr.split())) == (True, True)
+    (tmp_path / "accounts" / "work").mkdir(parents=True)
+    assert told("create", "ann", "--account", "work")["account"] == "work"
+    assert told("create", "ben", "--account", "default")["account"] == "default"
+    assert "account work" in keys("list").stdout
+    assert told("rotate", "ann")["account"] == "work"
+    assert told("limits", "ann", "--rate", "5/hour")["account"] == "work"
+
+
 @pytest.mark.promise("commands.keys")
 def test_limits_are_shown_changed_and_removed() -> None:
     assert keys("list").stdout.startswith("There are no keys yet")

@@ -39,6 +39,11 @@ COMMANDS = (
         source=OURS,
     ),
     Promise(
+        id="commands.accounts",
+        sentence="`--account` logs in to another Codex account and out of it, and makes keys that use it.",
+        source=OURS,
+    ),
+    Promise(
         id="commands.status",
         sentence="`turnbridge` alone shows whether a gateway serves, who is logged in, and what to do next.",
         source=OURS,

@@ -40,6 +40,18 @@ KEYS = (
         source=OURS,
     ),
     Promise(
+        id="keys.accounts",
+        sentence=(
+            "Keys of two Codex accounts share nothing: each has its own provider, models, threads, plan and state."
+        ),
+        source=OURS,
+    ),
+    Promise(
+        id="keys.account-gone",
+        sentence="A key of an account that is gone or logged out gets an error with the command that helps.",
+        source=OURS,
+    ),
+    Promise(
         id="keys.nothing-stored",
         sentence="Keys work where no answers are stored.",
         source=OURS,

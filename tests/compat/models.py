@@ -183,6 +183,13 @@ MODEL_NAMES = (
         source=OURS,
     ),
     Promise(
+        id="models.provider",
+        sentence=(
+            "`gpt-5.5@azure` asks the provider `azure` of the Codex configuration; threads of two providers never mix."
+        ),
+        source=OURS,
+    ),
+    Promise(
         id="models.unknown",
         sentence="An unknown name is a 404 `model_not_found` that offers near ones.",
         source=ERRORS,

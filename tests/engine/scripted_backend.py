@@ -11,7 +11,7 @@ from turnbridge.engine.ports import (
     Flaw,
     LoadedImage,
     MediaLoader,
-    Model,
+    ModelOffer,
     Thread,
     Tokenizer,
     ToolServers,
@@ -66,13 +66,12 @@ class ScriptedBackend:
         del request, thread, error
         return False
 
-    async def models(self) -> Sequence[Model]:
-        return ()
+    async def offer(self, account: str | None) -> ModelOffer:
+        del account
+        return ModelOffer(models=())
 
-    async def default_model(self) -> str | None:
-        return None
-
-    def fidelity(self) -> str:
+    def fidelity(self, account: str | None = None) -> str:
+        del account
         return "exact"
 
 

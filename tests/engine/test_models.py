@@ -5,7 +5,7 @@ import re
 import pytest
 
 from turnbridge.engine.models import ModelCatalog, ModelChoice
-from turnbridge.engine.ports import Model
+from turnbridge.engine.ports import Model, ModelOffer
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
 
 
@@ -29,7 +29,7 @@ MINI = model("gpt-5.5-mini")
 BIG = model("gpt-5.5", efforts=("low", "medium", "high", "xhigh"))
 OLD = model("gpt-5.2", hidden=True)
 ALIASES = {"Fast": "gpt-5.5-mini-low", "gpt-4o": "GPT-5.5", "gone": "gpt-3"}
-CATALOG = ModelCatalog([MINI, BIG, OLD], default=None, aliases=ALIASES)
+CATALOG = ModelCatalog(ModelOffer(models=(MINI, BIG, OLD), default=None), aliases=ALIASES)
 
 
 @pytest.mark.promise("models.earlier-names")
@@ -94,7 +94,7 @@ def test_an_alias_of_nothing_names_what_it_stands_for() -> None:
 
 
 def test_an_alias_wins_over_a_model_of_the_same_name() -> None:
-    catalog = ModelCatalog([BIG, MINI], default=None, aliases={"gpt-5.5": "gpt-5.5-mini"})
+    catalog = ModelCatalog(ModelOffer(models=(BIG, MINI), default=None), aliases={"gpt-5.5": "gpt-5.5-mini"})
     assert catalog.resolve("gpt-5.5").model is MINI
 
 
@@ -110,12 +110,14 @@ def test_an_alias_wins_over_a_model_of_the_same_name() -> None:
 def test_a_name_without_a_model_of_its_own_gets_the_default(
     models: list[Model], default: str | None, expected: Model
 ) -> None:
-    assert ModelCatalog(models, default=default, aliases={}).resolve("codex-5").model is expected
+    assert (
+        ModelCatalog(ModelOffer(models=tuple(models), default=default), aliases={}).resolve("codex-5").model is expected
+    )
 
 
 @pytest.mark.promise("models.default")
 def test_a_default_model_that_codex_does_not_offer_is_not_replaced_by_another() -> None:
-    catalog = ModelCatalog([MINI, BIG, OLD], default="gpt-3", aliases={})
+    catalog = ModelCatalog(ModelOffer(models=(MINI, BIG, OLD), default="gpt-3"), aliases={})
     with pytest.raises(ModelNotFound) as refused:
         catalog.resolve("codex-5")
     assert refused.value.message == (
@@ -128,12 +130,12 @@ def test_a_default_model_that_codex_does_not_offer_is_not_replaced_by_another() 
 
 @pytest.mark.parametrize(("default", "listed"), [(None, [MINI, BIG]), ("gpt-5.2", [MINI, BIG, OLD])])
 def test_hidden_models_are_listed_only_as_the_default(default: str | None, listed: list[Model]) -> None:
-    assert ModelCatalog([MINI, BIG, OLD], default=default, aliases={}).listed() == listed
+    assert ModelCatalog(ModelOffer(models=(MINI, BIG, OLD), default=default), aliases={}).listed() == listed
 
 
 def test_without_any_model_every_name_is_unknown() -> None:
     with pytest.raises(ModelNotFound):
-        ModelCatalog([], default=None, aliases={}).resolve("codex-5")
+        ModelCatalog(ModelOffer(models=(), default=None), aliases={}).resolve("codex-5")
 
 
 @pytest.mark.promise("reasoning.effort.unknown")
@@ -157,7 +159,7 @@ def test_the_listed_names_are_the_default_and_the_aliases_that_lead_somewhere() 
         "fast": ModelChoice(MINI, "low"),
         "gpt-4o": ModelChoice(BIG, None),
     }
-    own = ModelCatalog([MINI, BIG], default=None, aliases={"codex-5": "gpt-5.5-mini"})
+    own = ModelCatalog(ModelOffer(models=(MINI, BIG), default=None), aliases={"codex-5": "gpt-5.5-mini"})
     assert own.names() == {"codex-5": ModelChoice(MINI, None)}
-    lost = ModelCatalog([MINI, BIG], default="gone", aliases={})
+    lost = ModelCatalog(ModelOffer(models=(MINI, BIG), default="gone"), aliases={})
     assert lost.names() == {}

@@ -71,9 +71,9 @@ async def test_the_owner_sees_how_the_plan_stands_and_others_do_not(bridge: Brid
     bridge.says("four")
     assert await plan_of(bridge, key) == {}
     metrics = (await bridge.http.get("/metrics")).text
-    assert 'turnbridge_plan_used_ratio{window="primary"} 0.5' in metrics
-    assert 'turnbridge_plan_used_ratio{window="secondary"} 0.07' in metrics
-    assert 'turnbridge_plan_reset_timestamp_seconds{window="primary"}' in metrics
+    assert 'turnbridge_plan_used_ratio{account="default",window="primary"} 0.5' in metrics
+    assert 'turnbridge_plan_used_ratio{account="default",window="secondary"} 0.07' in metrics
+    assert 'turnbridge_plan_reset_timestamp_seconds{account="default",window="primary"}' in metrics
 
 
 @pytest.mark.promise("plan.spent")

@@ -17,10 +17,11 @@ from turnbridge.api.shared_legs import SharedLegs
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.kept_threads import Leg, ParkedTurns
 from turnbridge.engine.models import ModelCatalog, ModelChoice
-from turnbridge.engine.ports import Backend, Judge, Model
+from turnbridge.engine.ports import Backend, Judge, ModelOffer
 from turnbridge.engine.records import Store
 from turnbridge.engine.run import Encoder, Run
 from turnbridge.engine.turns import TurnRunner
+from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import GatewayError, InvalidRequest, unknown_file
 from turnbridge.turn.items import (
     FunctionCall,
@@ -33,7 +34,7 @@ from turnbridge.turn.items import (
     size,
 )
 from turnbridge.turn.mcp import NAMESPACE_PREFIX
-from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.request import ThreadSpec, TurnRequest
 from turnbridge.web.answer import Answer, Timing
 from turnbridge.web.bodies import Bodies, is_large, parsed
 from turnbridge.web.http import wants_no_keepalive
@@ -77,7 +78,7 @@ class Settled(Struct, frozen=True, kw_only=True):
     @property
     def headers(self) -> dict[str, str]:
         """Return what the answer's headers say of it."""
-        headers = {MODEL_HEADER: self.choice.model.id}
+        headers = {MODEL_HEADER: self.choice.name}
         if self.mode != "openai-json":
             headers[MODE_HEADER] = self.mode
         if self.turn.ignored:
@@ -213,6 +214,18 @@ def _is_output(item: Item) -> bool:
     return isinstance(item, FunctionCallOutput)
 
 
+def _chosen(spec: ThreadSpec, client: Client, choice: ModelChoice) -> ThreadSpec:
+    """Return the thread of a client, with the model that was chosen for it."""
+    return replace(
+        spec,
+        client=client.id,
+        account=client.limits.account,
+        model=choice.model.id,
+        provider=choice.provider,
+        effort=spec.effort or choice.effort,
+    )
+
+
 class Generation:
     """Runs the turns of requests, whatever their API."""
 
@@ -230,8 +243,7 @@ class Generation:
         self._runner = runner
         self._judge = judge
         self._admission = admission
-        self._known: tuple[Sequence[Model], str | None, ModelCatalog] | None = None
-        self._limited: dict[tuple[str, ...], ModelCatalog] = {}
+        self._catalogs: dict[str | None, tuple[ModelOffer, dict[tuple[str, ...] | None, ModelCatalog]]] = {}
         self.backend = backend
         self.state = state
         self.bodies = bodies
@@ -242,18 +254,19 @@ class Generation:
 
         They are read from Codex each time: they change with its login.
         """
-        default = await self.backend.default_model()
-        models = await self.backend.models()
+        limits = caller(scope).limits
+        offer = await self.backend.offer(limits.account)
+        known = self._catalogs.get(limits.account)
         # Made anew only when Codex has others: that takes 7 µs.
-        if self._known is None or self._known[0] is not models or self._known[1] != default:
-            self._known = (models, default, ModelCatalog(models, default=default, aliases=self.rules.model_aliases))
-            self._limited.clear()
-        everything, names = self._known[2], caller(scope).limits.models
-        if names is None:
-            return everything
-        if names not in self._limited:
-            self._limited[names] = everything.limited(names)
-        return self._limited[names]
+        if known is None or known[0] is not offer:
+            known = self._catalogs[limits.account] = (
+                offer,
+                {None: ModelCatalog(offer, aliases=self.rules.model_aliases)},
+            )
+        catalogs, names = known[1], limits.models
+        if names is not None and names not in catalogs:
+            catalogs[names] = catalogs[None].limited(names)
+        return catalogs[names]
 
     async def body(self, request: Request) -> tuple[JsonObject, bool]:
         """Return the request's body, and whether it is large.
@@ -296,15 +309,15 @@ class Generation:
             )
         catalog, spec = await self.catalog(request.scope), turn.spec
         choice = catalog.resolve(spec.model)
-        context_of(request.scope).codex_model = choice.model.id
+        context_of(request.scope).codex_model = choice.name
         if spec.effort is not None:
             catalog.check_effort(choice.model, spec.effort, param=effort_param)
-        effort, client = spec.effort or choice.effort, caller(request.scope).id
-        await self.state.check_files(client, turn.items)
-        await self.state.restore_calls(client, turn.items)
+        client = caller(request.scope)
+        await self.state.check_files(client.id, turn.items)
+        await self.state.restore_calls(client.id, turn.items)
         settled = replace(
             turn,
-            spec=replace(spec, client=client, model=choice.model.id, effort=effort),
+            spec=_chosen(spec, client, choice),
             # Calls in the text are answered in the text too, so nothing waits for their outputs.
             awaits_outputs=turn.awaits_outputs and mode == "openai-json",
         )
@@ -328,7 +341,7 @@ class Generation:
             self._admission.admitted(turn.spec.client, choices, partial(size, turn), most),
             at_once=self._admission.at_once(choices, most),
             reshape=None if settled.mode == "openai-json" else calls_as_text,
-            model=turn.spec.model,
+            model=settled.choice.name,
             on_stage=context_of(request.scope).mark,
         )
 

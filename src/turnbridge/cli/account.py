@@ -6,12 +6,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import click
 from click.exceptions import Exit
 
+from turnbridge.cli.chosen_account import chosen_account, existing_account
 from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, progress, refuse, usable_settings, warn
 from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_endpoint
 from turnbridge.cli.plan import described_account, described_limits
@@ -26,8 +28,9 @@ from turnbridge.codex.account import (
     identity_as_json,
     limits_as_json,
 )
-from turnbridge.codex.setup import codex_with, login_command
+from turnbridge.codex.setup import codex_with
 from turnbridge.logs.setup import configure_logging
+from turnbridge.settings.accounts import account_home, login_command, named_accounts
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
@@ -42,13 +45,13 @@ POLL_S = 0.2
 ASKING = "Asking Codex who is logged in ..."
 
 
-def login(*, device: bool, api_key: bool, as_json: bool) -> None:
+def login(*, device: bool, api_key: bool, account: str | None, as_json: bool) -> None:
     """Log in to ChatGPT in a browser, by a device code, or with an API key."""
     if device and api_key:
         raise click.UsageError("Choose one of --device and --api-key.")
-    settings = usable_settings()
+    settings, account = usable_settings(), chosen_account(account)
     key = _read_key() if api_key else None
-    _make_codex_home(settings)
+    _make_codex_home(account_home(settings, account), chosen=account is None)
 
     async def log_in(session: AccountSession) -> Identity:
         if key is not None:
@@ -57,43 +60,48 @@ def login(*, device: bool, api_key: bool, as_json: bool) -> None:
             await _log_in_by_browser(session, "chatgptDeviceCode" if device else "chatgpt", as_json=as_json)
         return await session.identity()
 
-    identity = _with_account(settings, log_in)
+    identity = _with_account(settings, account, log_in)
     if as_json:
         print_json({"event": "completed", **identity_as_json(identity)})
     else:
         click.echo("Logged in." if identity.account is None else f"Logged in: {described_account(identity)}.")
-        wait_for_gateway(configured_endpoint(settings))
+        if account is None:
+            wait_for_gateway(configured_endpoint(settings))
+        else:
+            click.echo(f"Make a key for it: {own_command('keys', 'create', 'NAME', '--account', account)}")
     if not identity.login_needed:
         warn(f"the configured provider `{identity.provider}` does not use this login.")
 
 
-def logout(*, as_json: bool) -> None:
+def logout(*, account: str | None, as_json: bool) -> None:
     """Log out: revoke the login, and remove it from your Codex home."""
     settings = usable_settings()
+    account, home = existing_account(settings, account)
 
     async def log_out(session: AccountSession) -> Identity:
         identity = await session.identity()
         if identity.account is not None or identity.problem is not None:
             await session.log_out()
-            forget_login_file(codex_with(settings, None)[0].home, settings.codex_home)
+            forget_login_file(codex_with(settings, None, account)[0].home, home)
         return identity
 
-    identity = _with_account(settings, log_out)
+    identity = _with_account(settings, account, log_out)
     logged_in = identity.account is not None or identity.problem is not None
     if as_json:
         print_json({"logged_out": logged_in, **identity_as_json(identity)})
     elif logged_in:
         who = "" if identity.account is None else f": {described_account(identity)}"
-        click.echo(f"Logged out{who}. Every Codex that uses {settings.codex_home} is logged out, too.")
+        click.echo(f"Logged out{who}. Every Codex that uses {home} is logged out, too.")
     else:
         click.echo("Nobody is logged in.")
 
 
-def whoami(*, as_json: bool) -> None:
+def whoami(*, account: str | None, as_json: bool) -> None:
     """Show who is logged in, and how much of the plan is used."""
     settings = usable_settings()
+    account, _ = existing_account(settings, account)
     with progress(ASKING):
-        identity, limits, problem = _with_account(settings, _read_account)
+        identity, limits, problem = _with_account(settings, account, _read_account)
     if as_json:
         print_json({**identity_as_json(identity), "limits": limits_as_json(limits), "limits_problem": problem})
     else:
@@ -103,7 +111,10 @@ def whoami(*, as_json: bool) -> None:
         if problem is not None:
             warn(f"the plan's limits cannot be read: {problem}")
         if not identity.usable:
-            click.echo(f"Log in: {login_command()}")
+            click.echo(f"Log in: {login_command(account)}")
+        others = [name for name in named_accounts(settings) if account is None]
+        if others:
+            click.echo(f"Other accounts, shown by `--account`: {', '.join(others)}")
     if not identity.usable:
         raise Exit(EXIT_NOBODY)
 
@@ -112,10 +123,10 @@ AccountState: TypeAlias = tuple[Identity, tuple[PlanLimit, ...], str | None]
 """Who is logged in, the limits of the plan, and why these cannot be read."""
 
 
-def account_of(settings: Settings) -> AccountState:
-    """Return the account; raises `GatewayError` or `OSError` if Codex cannot be asked."""
+def account_of(settings: Settings, account: str | None = None) -> AccountState:
+    """Return the state of an account; raises `GatewayError` or `OSError` if Codex cannot be asked."""
     with progress(ASKING):
-        return _in_session(settings, _read_account)
+        return _in_session(settings, account, _read_account)
 
 
 async def account_while_serving(settings: Settings) -> AccountState:
@@ -134,30 +145,30 @@ async def _read_account(session: AccountSession) -> AccountState:
         return identity, (), error.message
 
 
-def _with_account(settings: Settings, work: Callable[[AccountSession], Awaitable[T]]) -> T:
+def _with_account(settings: Settings, account: str | None, work: Callable[[AccountSession], Awaitable[T]]) -> T:
     """Return the result of work with Codex's account calls; exit with the error if it fails."""
     try:
-        return _in_session(settings, work)
+        return _in_session(settings, account, work)
     except GatewayError as error:
         refuse(error.message, status=EXIT_FAILED)
     except OSError as error:
         refuse(f"Cannot use {error.filename or settings.data_dir}: {error.strerror}.", status=EXIT_UNAVAILABLE)
 
 
-def _in_session(settings: Settings, work: Callable[[AccountSession], Awaitable[T]]) -> T:
+def _in_session(settings: Settings, account: str | None, work: Callable[[AccountSession], Awaitable[T]]) -> T:
     configure_logging("critical")  # Errors are printed as the command's own.
 
     async def run() -> T:
-        async with _session(settings) as session:
+        async with _session(settings, account) as session:
             return await work(session)
 
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def _session(settings: Settings) -> AsyncIterator[AccountSession]:
+async def _session(settings: Settings, account: str | None) -> AsyncIterator[AccountSession]:
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    spec, prepare = codex_with(settings, None)
+    spec, prepare = codex_with(settings, None, account)
     prepare()
     async with account_session(spec) as session:
         yield session
@@ -227,9 +238,10 @@ def wait_for_gateway(endpoint: Endpoint) -> None:
         click.echo(f"The gateway on {endpoint.base_url} is not ready yet. See: {own_command('status')}")
 
 
-def _make_codex_home(settings: Settings) -> None:
-    """Create the user's Codex home, in which the login is kept."""
+def _make_codex_home(home: Path, *, chosen: bool) -> None:
+    """Create the Codex home of an account, in which its login is kept; the default one is chosen by a setting."""
     try:
-        settings.codex_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        refuse(f"Cannot create {settings.codex_home}: {error.strerror}. Choose another directory in CODEX_HOME.")
+        variable = "CODEX_HOME" if chosen else "PROXY_DATA_DIR"
+        refuse(f"Cannot create {home}: {error.strerror}. Choose another directory in {variable}.")

@@ -21,7 +21,8 @@ from turnbridge.codex.account import Identity, PlanLimit
 from turnbridge.codex.process.binary import examine
 from turnbridge.codex.process.home import LOOPBACK
 from turnbridge.codex.process.worker import CodexSpec
-from turnbridge.codex.setup import codex_with, login_command
+from turnbridge.codex.setup import codex_with
+from turnbridge.settings.accounts import login_command, named_accounts
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
@@ -102,6 +103,23 @@ class CodexChecks:
         else:
             yield Finding("login", "ok", who)
         yield from _plan(limits, problem)
+        for account in named_accounts(self.settings):
+            yield from self._named_login(account)
+
+    def _named_login(self, account: str) -> Iterator[Finding]:
+        """Check a named account, which only the clients of its keys need."""
+        try:
+            identity, limits, problem = account_of(self.settings, account)
+        except (GatewayError, OSError) as error:
+            yield Finding("account", "wrong", f"{account}: {error}", "Correct it; only its own keys are affected.")
+            return
+        text = f"{account}: {described_account(identity)}"
+        if identity.usable and not identity.offline:
+            yield Finding("account", "ok", text)
+        else:
+            remedy = "Check the network and the proxy." if identity.offline else login_command(account)
+            yield Finding("account", "warning", text, remedy)
+        yield from _plan(limits, problem, of=f"{account}: ")
 
     def check_provider(self) -> Iterator[Finding]:
         """Check that the provider answers, and that its key is set; note the time of its clock."""
@@ -166,16 +184,18 @@ def _fidelity(spec: CodexSpec, binary: str, *, remedy: str) -> Iterator[Finding]
         yield Finding("fidelity", "ok", "exact: the model sees what clients send, and nothing else")
 
 
-def _plan(limits: tuple[PlanLimit, ...], problem: str | None) -> Iterator[Finding]:
+def _plan(limits: tuple[PlanLimit, ...], problem: str | None, *, of: str = "") -> Iterator[Finding]:
     if problem is not None:
-        yield Finding("plan", "warning", f"its limits cannot be read: {problem}", "Check the network and the proxy.")
+        yield Finding(
+            "plan", "warning", f"{of}its limits cannot be read: {problem}", "Check the network and the proxy."
+        )
     for limit in limits:
         used_up = any(window.used_percent >= USED_UP_PERCENT for window in limit.windows)
         text = "; ".join(" ".join(line.split()) for line in described_limits([limit]))
         if used_up:
-            yield Finding("plan", "warning", text, "Wait until it resets, or log in with another account.")
+            yield Finding("plan", "warning", of + text, "Wait until it resets, or log in with another account.")
         elif text:
-            yield Finding("plan", "ok", text)
+            yield Finding("plan", "ok", of + text)
 
 
 def provider_url(name: str, provider: dict[str, object], config: dict[str, object], identity: Identity) -> str | None:

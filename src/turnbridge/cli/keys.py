@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import click
 
+from turnbridge.cli.chosen_account import existing_account
 from turnbridge.cli.console import print_json, refuse, usable_settings
 from turnbridge.cli.store import refuse_store, store_location, with_store
 from turnbridge.engine.keys import NewKey, create_key, find_key, revoke_key, rotate_key
 from turnbridge.store.sql_store import SqlStore
-from turnbridge.turn.clients import ClientLimits, KeyRecord
+from turnbridge.turn.clients import DEFAULT_ACCOUNT, ClientLimits, KeyRecord
 from turnbridge.turn.errors import GatewayError, RequestError
 from turnbridge.turn.items import Json, JsonObject, replace
 from turnbridge.turn.rates import parse_rates
@@ -77,11 +78,13 @@ def create(
     turns: str | None,
     tokens: str | None,
     expires: str | None,
+    account: str | None,
     admin: bool,
     as_json: bool,
 ) -> None:
     """Make a key, and print it: this once, since only a digest of it is stored."""
-    limits, now = _changed(ClientLimits(), models=models, rate=rate, turns=turns, tokens=tokens), int(time.time())
+    chosen, now = ClientLimits(account=existing_account(usable_settings(), account)[0]), int(time.time())
+    limits = _changed(chosen, models=models, rate=rate, turns=turns, tokens=tokens)
     expires_at = None if expires is None else expiry_of(expires, now=now)
 
     async def make(store: SqlStore) -> NewKey:
@@ -212,6 +215,7 @@ def as_json_object(record: KeyRecord) -> JsonObject:
         "name": record.name,
         "hint": record.hint,
         "state": record.ended(time.time()) or "active",
+        "account": limits.account or DEFAULT_ACCOUNT,
         "admin": record.admin,
         "models": models,
         "rate": limits.rate,
@@ -233,6 +237,7 @@ def _described(record: KeyRecord) -> str:
     limits = record.limits
     parts = [
         "admin" if record.admin else "",
+        f"account {limits.account}" if limits.account is not None else "",
         f"models {', '.join(limits.models)}" if limits.models is not None else "",
         limits.rate or "",
         f"{limits.turns} turns at once" if limits.turns is not None else "",

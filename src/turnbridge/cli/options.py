@@ -23,6 +23,11 @@ DEMO = click.option(
 )
 
 
+def account_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option that names a Codex account; `what` is its help."""
+    return click.option("--account", metavar="NAME", help=what)
+
+
 def done_by(module: str) -> Callable[[Callable[[], None]], Callable[..., None]]:
     """Let the function of the same name in a module do what a declared command says."""
 
@@ -143,6 +148,7 @@ def doctor() -> None:
 @click.command()
 @click.option("--device", is_flag=True, help="Show a code to enter in a browser on any device: for ssh and containers.")
 @click.option("--api-key", is_flag=True, help="Read an OpenAI API key from standard input, or ask for it.")
+@account_option("Log in to this account, for the keys that are made for it; it is made if there is none.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @done_by("cli.account")
 def login() -> None:
@@ -153,6 +159,7 @@ def login() -> None:
 
 
 @click.command()
+@account_option("Log out of this account.")
 @JSON
 @done_by("cli.account")
 def logout() -> None:
@@ -160,6 +167,7 @@ def logout() -> None:
 
 
 @click.command()
+@account_option("Show this account.")
 @JSON
 @done_by("cli.account")
 def whoami() -> None:

@@ -19,11 +19,11 @@ from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, s
 from turnbridge.cli.listener import Address, Listener, address_of, listen, passed_listener, resolved
 from turnbridge.cli.page_data import command_data
 from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
-from turnbridge.codex.setup import login_command
 from turnbridge.logs.output import print_to
 from turnbridge.logs.setup import conceal, configure_logging
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
+from turnbridge.settings.accounts import login_command
 from turnbridge.settings.fields import ON, Settings, unknown_settings
 from turnbridge.web.server.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
 from turnbridge.web.server.http_server import HttpServer, fastest_loop

@@ -1,5 +1,6 @@
 """`turnbridge status`, which `turnbridge` alone runs too: the gateway, the account, and what to do next."""
 
+import contextlib
 from collections.abc import Sequence
 
 import click
@@ -10,6 +11,7 @@ from turnbridge.cli.console import print_json, usable_settings
 from turnbridge.cli.gateway_client import NotTurnbridge, configured_endpoint
 from turnbridge.cli.plan import described_account, described_limits
 from turnbridge.codex.account import Identity, PlanLimit, identity_as_json, limits_as_json
+from turnbridge.settings.accounts import named_accounts
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
@@ -30,7 +32,7 @@ def status(*, as_json: bool) -> None:
         identity, limits, _ = account_of(settings)
     except (GatewayError, OSError) as error:
         problem = str(error)
-    steps = _next_steps(state, identity)
+    steps, others = _next_steps(state, identity), _other_accounts(settings)
     if as_json:
         gateway: JsonObject = {"url": endpoint.base_url, "state": state, "reason": reason}
         account = None if identity is None else {**identity_as_json(identity), "limits": limits_as_json(limits)}
@@ -39,6 +41,7 @@ def status(*, as_json: bool) -> None:
                 "version": __version__,
                 "gateway": gateway,
                 "account": account,
+                "accounts": {name: identity_as_json(other) for name, other in others.items()},
                 "problem": problem,
                 "next": [{"command": command, "purpose": purpose} for purpose, command in steps],
             }
@@ -46,19 +49,35 @@ def status(*, as_json: bool) -> None:
         return
     if state == NOT_READY and identity is not None and not identity.usable:
         reason = "it waits for a login"
-    sentences = {
-        READY: f"ready on {endpoint.base_url}",
-        NOT_READY: f"running on {endpoint.base_url}, but not ready: {reason}",
-        ABSENT: f"not running on {endpoint.base_url}",
-        OTHER: reason,
-    }
     who = f"unknown: {problem}" if identity is None else described_account(identity)
-    click.echo(f"Turnbridge {__version__}\n\n  Gateway  {sentences[state]}\n  Account  {who}")
+    gateway_line = _described_gateway(state, reason, endpoint.base_url)
+    click.echo(f"Turnbridge {__version__}\n\n  Gateway  {gateway_line}\n  Account  {who}")
     for line in described_limits(limits):
         click.echo(f"         {line}")
+    for name, other in others.items():
+        click.echo(f"           {name}: {described_account(other)}")
     click.echo("\nNext:\n")
     for number, (purpose, command) in enumerate(steps, 1):
         click.echo(f"  {number}. {purpose}:\n     {command}")
+
+
+def _described_gateway(state: str, reason: str, url: str) -> str:
+    sentences = {
+        READY: f"ready on {url}",
+        NOT_READY: f"running on {url}, but not ready: {reason}",
+        ABSENT: f"not running on {url}",
+        OTHER: reason,
+    }
+    return sentences[state]
+
+
+def _other_accounts(settings: Settings) -> dict[str, Identity]:
+    """Return who is logged in to each named account; one whose Codex cannot be asked is left to `doctor`."""
+    found: dict[str, Identity] = {}
+    for name in named_accounts(settings):
+        with contextlib.suppress(GatewayError, OSError):
+            found[name] = account_of(settings, name)[0]
+    return found
 
 
 def _gateway_state(settings: Settings) -> tuple[str, str]:

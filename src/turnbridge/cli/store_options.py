@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from turnbridge.cli.options import JSON, PATH, done_by
+from turnbridge.cli.options import JSON, PATH, account_option, done_by
 
 JSON_ARRAY = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 
@@ -69,6 +69,7 @@ def keys() -> None:
 @keys.command()
 @KEY_NAME
 @_key_limits
+@account_option("The Codex account that its turns run on, for good. See `turnbridge login --account`.")
 @click.option("--admin", is_flag=True, help="Let it read the metrics and usage of all keys.")
 @JSON
 @done_by("cli.keys")

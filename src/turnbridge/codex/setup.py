@@ -7,23 +7,39 @@ from functools import partial
 
 from turnbridge import __version__
 from turnbridge.codex import self_check, versions
+from turnbridge.codex.process.backend import AccountBackend, CodexBackend
+from turnbridge.codex.process.budget import Budget
 from turnbridge.codex.process.home import login_state, prepare_bare_home, prepare_home, provider_overrides
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import CodexSpec, Tap, Worker, start_worker
 from turnbridge.codex.protocol.encode import HostRules
-from turnbridge.settings.command_line import own_command
+from turnbridge.settings.accounts import account_home, login_command, named_accounts
 from turnbridge.settings.fields import Settings
+from turnbridge.turn.clients import DEFAULT_ACCOUNT
 
 
-def codex_pools(
-    settings: Settings, *, provider: str | None, tap: Callable[[int], Tap] | None
-) -> tuple[Pool, Pool | None]:
-    """Return the pool that serves, and an on-demand one for models that keep their own tool mode."""
-    spec, prepare = codex_with(settings, provider)
+def codex_backend(settings: Settings, *, provider: str | None, tap: Callable[[int], Tap] | None) -> CodexBackend:
+    """Return the backend of all accounts, none of which runs yet. The demo has no named ones."""
+    backend_of = partial(_account_backend, settings, provider, tap, Budget(settings.worker_count))
+    if provider is not None:
+        return CodexBackend(backend_of(None), named=backend_of)
+    return CodexBackend(backend_of(None), exists=lambda name: account_home(settings, name).is_dir(), named=backend_of)
+
+
+def _account_backend(
+    settings: Settings,
+    provider: str | None,
+    tap: Callable[[int], Tap] | None,
+    budget: Budget,
+    account: str | None,
+) -> AccountBackend:
+    """Return a pool that serves an account, and an on-demand one for models that keep their own tool mode."""
+    spec, prepare = codex_with(settings, provider, account)
     native_spec = replace(spec, direct_tools=False)
-    pool_of = partial(_pool, prepare=prepare, settings=settings, tap=tap)
-    pool = pool_of(native_spec if settings.tool_mode == "native" else spec)
-    return pool, pool_of(native_spec, on_demand=True) if settings.tool_mode == "auto" else None
+    help_text = login_help(settings, account)
+    pool_of = partial(_pool, prepare=prepare, settings=settings, tap=tap, budget=budget, help_text=help_text)
+    pool = pool_of(native_spec if settings.tool_mode == "native" else spec, on_demand=account is not None)
+    return AccountBackend(pool, native=pool_of(native_spec, on_demand=True) if settings.tool_mode == "auto" else None)
 
 
 def _pool(
@@ -32,7 +48,9 @@ def _pool(
     prepare: Callable[[], None],
     settings: Settings,
     tap: Callable[[int], Tap] | None,
-    on_demand: bool = False,
+    budget: Budget,
+    help_text: str,
+    on_demand: bool,
 ) -> Pool:
     """Return a pool of app-servers whose home is prepared at each start."""
 
@@ -49,8 +67,8 @@ def _pool(
     pool = Pool(
         start,
         login_state=lambda: login_state(spec.home),
-        login_help=login_help(settings),
-        most=settings.worker_count,
+        login_help=help_text,
+        budget=budget,
         on_demand=on_demand,
     )
     pool.max_growth_bytes = settings.worker_max_growth_mb * 1024 * 1024
@@ -59,36 +77,43 @@ def _pool(
     return pool
 
 
-def codex_with(settings: Settings, provider: str | None) -> tuple[CodexSpec, Callable[[], None]]:
-    """Return how to run Codex, and a function that prepares its home at each start.
+def account_problems(settings: Settings, backend: CodexBackend) -> dict[str, str]:
+    """Return why turns cannot be run now, or nothing, by account; nothing at all if there is only the default one."""
+    named = named_accounts(settings)
+    return {name or DEFAULT_ACCOUNT: backend.readiness(name).reason for name in (None, *named) if named}
+
+
+def codex_with(
+    settings: Settings, provider: str | None, account: str | None = None
+) -> tuple[CodexSpec, Callable[[], None]]:
+    """Return how to run Codex for an account, and a function that prepares its home at each start.
 
     `provider` is the base URL of a Responses API to use instead of the user's login.
     """
     if provider is None:
-        spec = user_spec(settings)
-        return spec, partial(prepare_home, spec.home, settings.codex_home)
+        spec = user_spec(settings, account)
+        return spec, partial(prepare_home, spec.home, account_home(settings, account))
     spec = _spec(settings, "demo-home", provider_overrides(provider))
     return spec, partial(prepare_bare_home, spec.home)
 
 
-def user_spec(settings: Settings) -> CodexSpec:
-    """Return Codex with the user's own login and models."""
+def user_spec(settings: Settings, account: str | None = None) -> CodexSpec:
+    """Return Codex with the login and models of an account."""
+    if account is not None:
+        # The provider and model of the settings are those of the default account.
+        return replace(_spec(settings, f"account-homes/{account}", ()), model=None)
     provider = settings.codex_force_provider
     return _spec(settings, "codex-home", () if provider is None else (f"model_provider={json.dumps(provider)}",))
 
 
-def login_help(settings: Settings) -> str:
+def login_help(settings: Settings, account: str | None = None) -> str:
     """Return the instructions for a missing login."""
+    who = "Codex" if account is None else f"The Codex account `{account}`"
     return (
-        f"Codex is not logged in: {settings.codex_home / 'auth.json'} has no usable login. Run `{login_command()}` "
-        "(add `--device` on a machine without a browser, or `--api-key` for an API key), then try again; Turnbridge "
-        "need not be restarted."
+        f"{who} is not logged in: {account_home(settings, account) / 'auth.json'} has no usable login. Run "
+        f"`{login_command(account)}` (add `--device` on a machine without a browser, or `--api-key` for an API key), "
+        "then try again; Turnbridge need not be restarted."
     )
-
-
-def login_command() -> str:
-    """Return a shell command that logs in."""
-    return own_command("login")
 
 
 def _spec(settings: Settings, home: str, overrides: tuple[str, ...]) -> CodexSpec:

@@ -208,7 +208,7 @@ async def _run(settings: Settings, provider: str | None, prompt: str, report: Ca
 
 
 async def _one_turn(worker: Worker, prompt: str, outcome: Outcome) -> None:
-    model = worker.default_model or _default(worker)
+    model = worker.offer.default or _default(worker)
     message = Message(role="user", parts=(TextPart(text=prompt),))
     request = TurnRequest(spec=ThreadSpec(model=model), items=(message,), streamed=True)
     began = time.perf_counter()

@@ -1,10 +1,10 @@
-"""Resolves a client's model name to a model of Codex and an effort."""
+"""Resolves a client's model name to a model of Codex, an effort and a provider."""
 
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from turnbridge.engine.ports import Model
+from turnbridge.engine.ports import Model, ModelOffer
 from turnbridge.turn.errors import InvalidRequest, ModelNotFound
 
 # OpenAI's models accept them, but Codex does not list them. OpenAI's agent SDK sends `none` by default.
@@ -13,6 +13,9 @@ UNLISTED_EFFORTS = ("none", "minimal")
 LONGEST_SHOWN = 200
 # Abbreviated efforts at the end of a model's name, as in `gpt-5.5-xh`.
 EFFORT_SUFFIXES = {"l": "low", "m": "medium", "h": "high", "xh": "xhigh"}
+
+AT = "@"
+"""What stands between the name of a model and that of its provider."""
 
 DEFAULT_MODEL = "codex-5"
 """The name of the default model, whichever that is."""
@@ -36,54 +39,58 @@ class ModelChoice(NamedTuple):
 
     model: Model
     effort: str | None
+    provider: str | None = None
+    """The provider that the name names, if it is not the default one."""
+
+    @property
+    def name(self) -> str:
+        """Return the model's own name, with its provider."""
+        return self.model.id if self.provider is None else f"{self.model.id}{AT}{self.provider}"
 
 
 class ModelCatalog:
     """The models of Codex, by their names and aliases."""
 
-    def __init__(
-        self,
-        models: Sequence[Model],
-        *,
-        default: str | None,
-        aliases: Mapping[str, str],
-        allowed: frozenset[str] | None = None,
-    ) -> None:
-        """`allowed` has the ids of the models that may be used, if that is not all."""
-        self._models = tuple(models)
+    def __init__(self, offer: ModelOffer, *, aliases: Mapping[str, str], allowed: frozenset[str] | None = None) -> None:
+        """`allowed` has the names of the models that may be used, with their providers, if that is not all."""
+        self._offer = offer
+        self._models = offer.models
         self._allowed = allowed
-        self._by_id = {model.id.lower(): model for model in models}
+        self._by_id = {model.id.lower(): model for model in offer.models}
+        self._elsewhere = [ModelChoice(model, None, provider) for model, provider in offer.elsewhere]
+        self._providers = {name.lower(): name for name in (offer.provider, *offer.other_providers)}
         self._aliases = {name.lower(): target for name, target in aliases.items()}
-        self._configured = default
+        self._configured = offer.default
         self._default = self._default_model()
 
     def limited(self, names: Sequence[str]) -> "ModelCatalog":
         """Return the catalogue of a client that may use no models but those that these names stand for."""
-        choices = (self._known(self._aliases.get(name.lower(), name).lower()) for name in names)
-        allowed = frozenset(choice.model.id for choice in choices if choice is not None)
-        return ModelCatalog(self._models, default=self._configured, aliases=self._aliases, allowed=allowed)
+        choices = (self._choice(self._aliases.get(name.lower(), name).lower()) for name in names)
+        allowed = frozenset(choice.name for choice in choices if choice is not None)
+        return ModelCatalog(self._offer, aliases=self._aliases, allowed=allowed)
 
     def listed(self) -> list[Model]:
         """Return the visible models, and the default model even if it is hidden."""
         return [
-            model for model in self._models if self._may_use(model) and (not model.hidden or model is self._default)
+            model for model in self._models if self._may_use(model.id) and (not model.hidden or model is self._default)
         ]
 
     def names(self) -> dict[str, ModelChoice]:
-        """Return what the other listed names stand for: that of the default model, and the configured aliases.
+        """Return what the other listed names stand for: the default model, those of other providers, and aliases.
 
         Those that lead to no model of Codex's are left out.
         """
-        targets = {DEFAULT_MODEL: DEFAULT_MODEL, **dict(sorted(self._aliases.items()))}
-        chosen = {name: self._known(target.lower()) for name, target in targets.items()}
-        return {name: choice for name, choice in chosen.items() if choice is not None and self._may_use(choice.model)}
+        named = {choice.name: choice.name for choice in self._elsewhere}
+        targets = {DEFAULT_MODEL: DEFAULT_MODEL, **named, **dict(sorted(self._aliases.items()))}
+        chosen = {name: self._choice(target.lower()) for name, target in targets.items()}
+        return {name: choice for name, choice in chosen.items() if choice is not None and self._may_use(choice.name)}
 
     def resolve(self, name: str) -> ModelChoice:
         """Return the model and effort of a client's model name."""
         wanted = name.strip().lower()
         target = self._aliases.get(wanted)
-        choice = self._known(target.lower() if target is not None else wanted)
-        if choice is None or not self._may_use(choice.model):
+        choice = self._choice(target.lower() if target is not None else wanted)
+        if choice is None or not self._may_use(choice.name):
             raise ModelNotFound(self._advice(name, target), param="model")
         return choice
 
@@ -97,6 +104,19 @@ class ModelCatalog:
                 code="unsupported_value",
                 param=param,
             )
+
+    def _choice(self, name: str) -> ModelChoice | None:
+        """Return what a name stands for that may end in the name of a provider."""
+        if (choice := self._known(name)) is not None:
+            return choice
+        stem, at, suffix = name.rpartition(AT)
+        provider = self._providers.get(suffix) if at else None
+        if provider is None:
+            return None
+        choice = self._known(stem)
+        if choice is None:
+            return next((each for each in self._elsewhere if each.name.lower() == name), None)
+        return choice if provider == self._offer.provider else choice._replace(provider=provider)
 
     def _known(self, name: str) -> ModelChoice | None:
         if model := self._model(name):
@@ -118,15 +138,15 @@ class ModelCatalog:
 
         A client that may not use it has the first model that it may use.
         """
-        usable = [model for model in self._models if self._may_use(model)]
+        usable = [model for model in self._models if self._may_use(model.id)]
         if self._configured is not None:
             configured = self._by_id.get(self._configured.lower())
-            if configured is None or self._may_use(configured):
+            if configured is None or self._may_use(configured.id):
                 return configured
         return next((model for model in usable if model.is_default), usable[0] if usable else None)
 
-    def _may_use(self, model: Model) -> bool:
-        return self._allowed is None or model.id in self._allowed
+    def _may_use(self, name: str) -> bool:
+        return self._allowed is None or name in self._allowed
 
     def _advice(self, name: str, target: str | None) -> str:
         name = name[:LONGEST_SHOWN]
@@ -135,6 +155,12 @@ class ModelCatalog:
             return (
                 f"`{name}` stands for the default model. Codex's configuration names `{self._configured}`, which this "
                 "Codex does not offer. To serve it all the same, set CODEX_MODEL to it."
+            )
+        wanted, at, provider = (target or name).rpartition(AT)
+        if at and provider.lower() not in self._providers and self._choice(wanted.lower()) is not None:
+            return (
+                f"The model `{name}` names the provider `{provider}`, which the Codex configuration does not describe. "
+                f"It has: {', '.join(self._providers.values())}."
             )
         near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
         stands_for = f" (an alias of '{target}')" if target is not None else ""

@@ -31,6 +31,22 @@ class Model:
     """Whether Codex ships the model to call tools from scripts (code mode), instead of one by one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOffer:
+    """The models of one account."""
+
+    models: tuple[Model, ...]
+    """Those of the default provider."""
+    default: str | None = None
+    """The id of the model that the user's Codex configuration names."""
+    provider: str = ""
+    """The name of the default provider."""
+    other_providers: tuple[str, ...] = ()
+    """The others that the Codex configuration describes; a model's name may end in `@` and one of them."""
+    elsewhere: tuple[tuple[Model, str], ...] = ()
+    """Models that the configuration names together with one of these."""
+
+
 Batches: TypeAlias = AsyncGenerator[Sequence[TurnEvent], None]
 """The events of a turn, some at a time; the last batch ends in a `Terminal`."""
 
@@ -102,15 +118,11 @@ class Backend(Protocol):
         """Tell whether a turn that failed in a conversation before any output may be opened again, differently."""
         ...
 
-    async def models(self) -> Sequence[Model]:
-        """Return the models that Codex offers; raises `GatewayError` while Codex is down."""
+    async def offer(self, account: str | None) -> ModelOffer:
+        """Return the models of an account; raises `GatewayError` while its Codex is down. It changes with the login."""
         ...
 
-    async def default_model(self) -> str | None:
-        """Return the id of the model that the user's Codex configuration names."""
-        ...
-
-    def fidelity(self) -> str:
+    def fidelity(self, account: str | None = None) -> str:
         """Tell how faithfully the model is shown a request: `exact`, or what is not, in short ASCII words."""
         ...
 

@@ -70,7 +70,7 @@ class TurnRunner:
     watch: Watch
     servers: ToolServers
     approved: ApprovedResults = field(default_factory=ApprovedResults)
-    without_summary: set[str] = field(default_factory=set)
+    without_summary: set[tuple[str | None, str | None, str]] = field(default_factory=set)
     """The models whose provider gives no reasoning summaries."""
 
     def start(self, request: TurnRequest) -> "TurnRun":
@@ -154,7 +154,7 @@ class TurnRun:
             ready = await self.serving.ready(ready)
         if ready.compaction is not None and await is_due(ready, ready.compaction, self._runner.tokenizer):
             ready = await self._compacted(ready, ready.compaction)
-        if ready.spec.model in self._runner.without_summary and not ready.spec.summary_needed:
+        if ready.spec.served_model in self._runner.without_summary and not ready.spec.summary_needed:
             return _without_summary(ready)
         return ready
 
@@ -204,7 +204,7 @@ class TurnRun:
             return request if attempt == 1 else None
         if failed.error.param == SUMMARY_PARAM and request.spec.summary is not None and not request.spec.summary_needed:
             # Providers give summaries to some accounts only.
-            self._runner.without_summary.add(request.spec.model)
+            self._runner.without_summary.add(request.spec.served_model)
             return _without_summary(request)
         otherwise = await self._runner.backend.serves_otherwise(request, turn.thread, failed.error)
         return request if otherwise else None

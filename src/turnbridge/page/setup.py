@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 from turnbridge.api.models import Models
 from turnbridge.api.usage import OrganizationUsage
 from turnbridge.codex.account import AccountSession, account_session
-from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.setup import codex_with
 from turnbridge.engine.admission import Admission
-from turnbridge.engine.ports import Backend
 from turnbridge.page.account import AccountDesk
 from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.recent import RecentRequests
@@ -24,11 +23,6 @@ from turnbridge.web.middleware.keyring import Keyring
 
 class Running(Protocol):
     """The parts of a running gateway that the page looks at."""
-
-    @property
-    def pool(self) -> Pool:
-        """Return the app-servers."""
-        ...
 
     @property
     def keyring(self) -> Keyring:
@@ -46,7 +40,7 @@ class Running(Protocol):
         ...
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> CodexBackend:
         """Return what runs turns."""
         ...
 
@@ -77,7 +71,7 @@ def page_of(
         owner=keyring.first(),
         own_names=own_names(settings),
     )
-    calls, warm, pool = running.calls, running.warm, running.pool
+    calls, warm, pool = running.calls, running.warm, running.backend.default.pool
     view = PageView(
         problem=problem,
         fidelity=running.backend.fidelity,

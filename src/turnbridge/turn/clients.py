@@ -18,6 +18,13 @@ NAME_RULE = (
     "A name has 1 to 64 letters, digits, dots, dashes, underscores or @. It begins with a letter or digit, "
     f"and not with `{RESERVED_PREFIX}`."
 )
+# The directory of an account has its name; on some systems, letters of both cases are the same there.
+ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
+ACCOUNT_RULE = (
+    "A name has 1 to 64 small letters, digits, dots, dashes, underscores or @. It begins with a letter or digit."
+)
+DEFAULT_ACCOUNT = "default"
+"""How people name the account of the user's own Codex home."""
 MOST_KEYS = 10_000
 """All of them are in the memory of every gateway, some 1 KB each."""
 
@@ -32,6 +39,8 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     turns: int | None = None
     """Turns at once, running or queued, in place of PROXY_KEY_MAX_TURNS."""
     tokens: tuple[TokenLimit, ...] = ()
+    account: str | None = None
+    """The Codex account that its turns run on, for as long as it lives; None is the default one."""
 
 
 NO_LIMITS = ClientLimits()

@@ -90,7 +90,11 @@ class ThreadSpec(Struct, frozen=True, kw_only=True):
 
     client: str = ""
     """The id of the client; threads are never shared between clients."""
+    account: str | None = None
+    """The Codex account that it is run on, if it is not the default one."""
     model: str
+    provider: str | None = None
+    """The provider of the Codex configuration that is asked, if it is not the default one."""
     instructions: str | None = None
     tools: tuple[Tool, ...] = ()
     """The functions that may be called: without those that `tool_choice` excludes."""
@@ -106,6 +110,11 @@ class ThreadSpec(Struct, frozen=True, kw_only=True):
     output: OutputFormat = field(default_factory=PlainText)
     allow_truncation: bool = False
     """Whether Codex may shorten the history instead of failing."""
+
+    @property
+    def served_model(self) -> tuple[str | None, str | None, str]:
+        """Return the model as a provider of one account has it: another may serve it otherwise."""
+        return self.account, self.provider, self.model
 
 
 class Compaction(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import pytest
 
 from turnbridge.api.anthropic.models import codex_name, model_object, nearest_effort
 from turnbridge.engine.models import ModelCatalog
-from turnbridge.engine.ports import Model
+from turnbridge.engine.ports import Model, ModelOffer
 
 
 def model(name: str, *, efforts: tuple[str, ...] = ("low", "medium", "high", "xhigh")) -> Model:
@@ -26,8 +26,10 @@ def model(name: str, *, efforts: tuple[str, ...] = ("low", "medium", "high", "xh
 
 
 ALIASES = {"claude-sonnet-5": "gpt-5.4", "Opus": "gpt-5.4-mini"}
-CATALOG = ModelCatalog([model("gpt-5.4"), model("gpt-5.5"), model("gpt-5.4-mini")], default=None, aliases=ALIASES)
-ALL_LARGE = ModelCatalog([model("gpt-5.4"), model("gpt-5.5")], default=None, aliases={})
+CATALOG = ModelCatalog(
+    ModelOffer(models=(model("gpt-5.4"), model("gpt-5.5"), model("gpt-5.4-mini")), default=None), aliases=ALIASES
+)
+ALL_LARGE = ModelCatalog(ModelOffer(models=(model("gpt-5.4"), model("gpt-5.5")), default=None), aliases={})
 
 
 @pytest.mark.promise("anthropic.models.names")

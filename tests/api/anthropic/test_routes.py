@@ -12,9 +12,9 @@ from turnbridge.api.anthropic.models import SharedModels
 from turnbridge.api.anthropic.routes import Messages
 from turnbridge.api.generation import Generation
 from turnbridge.api.models import Models
-from turnbridge.app import build_app
+from turnbridge.app import Probes, build_app
 from turnbridge.engine.models import ModelCatalog
-from turnbridge.engine.ports import Model
+from turnbridge.engine.ports import Model, ModelOffer
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.request import TurnRequest
 from turnbridge.web.bodies import Bodies, is_large, parsed
@@ -55,7 +55,7 @@ class Generating:
     bodies = Bodies(10_000)
 
     async def catalog(self, _: object) -> ModelCatalog:
-        return ModelCatalog([MODEL], default=None, aliases=self.rules.model_aliases)
+        return ModelCatalog(ModelOffer(models=(MODEL,), default=None), aliases=self.rules.model_aliases)
 
     async def body(self, request: Any) -> tuple[JsonObject, bool]:
         sent = await self.bodies.read(request.scope, request.receive)
@@ -67,8 +67,7 @@ def app() -> ASGIApp:
     generation = cast(Generation, Generating())
     return build_app(
         [Messages(generation, counted), SharedModels(generation, otherwise=Models(generation))],
-        problem=lambda: "",
-        fidelity=lambda: "exact",
+        probes=Probes(lambda _: "", lambda _: "exact"),
         keyring=Keyring(KEY),
         metrics=Metrics(),
         metrics_token=None,

@@ -10,6 +10,7 @@ from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.process import AppServerProcess
 from turnbridge.codex.process.worker import CodexSpec, Worker
 from turnbridge.codex.protocol.capabilities import read_capabilities
+from turnbridge.engine.ports import ModelOffer
 from turnbridge.turn.items import JsonObject
 
 
@@ -33,7 +34,7 @@ async def idle_worker(
         dialect="v2",
         binary="idle",
         models=(),
-        default_model=None,
+        offer=ModelOffer(models=()),
         login_missing=login is None,
         login=login,
         over_websocket=False,

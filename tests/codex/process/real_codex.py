@@ -18,7 +18,7 @@ import msgspec
 
 from tests.support.turn_requests import turn_request
 from tests.support.waiting import until
-from turnbridge.codex.process.backend import CodexBackend
+from turnbridge.codex.process.backend import AccountBackend
 from turnbridge.codex.process.home import prepare_bare_home
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import CodexSpec, Worker, start_worker
@@ -78,7 +78,7 @@ class RunningCodex:
     """An app-server, seen from both sides."""
 
     worker: Worker
-    backend: CodexBackend
+    backend: AccountBackend
     model: ScriptedModel
 
 
@@ -89,7 +89,7 @@ async def running_codex(directory: Path, *replies: Reply) -> AsyncIterator[Runni
         pool = Pool(partial(start_worker, spec_for(directory, model)), login_state=lambda: None, login_help="")
         running = asyncio.create_task(pool.run())
         try:
-            yield RunningCodex(worker=await pool.worker(), backend=CodexBackend(pool), model=model)
+            yield RunningCodex(worker=await pool.worker(), backend=AccountBackend(pool), model=model)
         finally:
             running.cancel()
             await asyncio.wait([running])

@@ -17,7 +17,7 @@ from tests.codex.process.real_codex import (
     running_codex,
 )
 from tests.support.waiting import until
-from turnbridge.codex.process.backend import CodexBackend
+from turnbridge.codex.process.backend import AccountBackend
 from turnbridge.codex.process.connection import Connection
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import Worker
@@ -210,9 +210,9 @@ async def pool_of(codex: Replay, directory: Path, *models: Model, direct_tools: 
 
 
 @asynccontextmanager
-async def replayed_by(codex: Replay, directory: Path) -> AsyncIterator[CodexBackend]:
+async def replayed_by(codex: Replay, directory: Path) -> AsyncIterator[AccountBackend]:
     async with pool_of(codex, directory) as pool:
-        yield CodexBackend(pool)
+        yield AccountBackend(pool)
 
 
 async def rounds_to_start() -> None:
@@ -329,7 +329,7 @@ async def test_requests_that_are_refused_side_by_side_are_each_tried_in_the_mode
     refusal = InvalidRequest("Not with these tools.")
     both_opened = asyncio.Barrier(2)
 
-    async def tries(backend: CodexBackend) -> list[bool]:
+    async def tries(backend: AccountBackend) -> list[bool]:
         """Return what becomes of a request that is refused in both modes."""
         first = await backend.open(ASKED)
         first.close()
@@ -344,7 +344,7 @@ async def test_requests_that_are_refused_side_by_side_are_each_tried_in_the_mode
         pool_of(direct, tmp_path, scripting) as pool,
         pool_of(native, tmp_path, direct_tools=False) as native_pool,
     ):
-        backend = CodexBackend(pool, native=native_pool)
+        backend = AccountBackend(pool, native=native_pool)
         outcomes = await asyncio.gather(*[tries(backend) for _ in range(2)])
     assert outcomes == [[True, False]] * 2
     assert [threads(codex) for codex in (direct, native)] == [2, 2]

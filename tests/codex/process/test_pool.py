@@ -14,11 +14,13 @@ from tests.faults.leftovers import grow, is_whole
 from tests.support.processes import resident_mb
 from tests.support.waiting import until
 from turnbridge.codex.process import pool as pool_module
+from turnbridge.codex.process import worker as worker_module
+from turnbridge.codex.process.budget import Budget
 from turnbridge.codex.process.pool import (
     Pool,
     Readiness,
-    resident_bytes,
 )
+from turnbridge.codex.process.process import resident_bytes
 from turnbridge.codex.process.worker import Worker
 from turnbridge.turn.errors import BackendUnavailable, LoginRequired
 from turnbridge.turn.items import JsonObject
@@ -38,9 +40,12 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(starter: Starter, **options: object) -> AsyncIterator[Pool]:
+async def running(
+    starter: Starter, *, most: int = 1, budget: Budget | None = None, on_demand: bool = False
+) -> AsyncIterator[Pool]:
     """Run a pool; afterwards none of its processes is left."""
-    pool = Pool(starter, login_state=lambda: starter.login, login_help=LOGIN_HELP, **options)  # type: ignore[arg-type]
+    shared = budget or Budget(most)
+    pool = Pool(starter, login_state=lambda: starter.login, login_help=LOGIN_HELP, budget=shared, on_demand=on_demand)
     task = asyncio.create_task(pool.run())
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -265,8 +270,8 @@ async def test_a_login_that_appears_later_is_noticed_by_the_next_request(starter
 
 
 def may_know_less(worker: Worker) -> None:
-    """Let an app-server be one that knows of no login and has been there for a while."""
-    worker.login_missing = True
+    """Let an app-server know of no login for a while, which may be in the system's keyring by now."""
+    worker.login_missing, worker.login_in_file = True, False
     worker.started_at -= Pool.login_recheck_s + 1
 
 
@@ -279,6 +284,22 @@ async def test_to_look_for_a_login_again_and_again_is_no_crash(starter: Starter)
             with pytest.raises(LoginRequired, match=LOGIN_HELP):
                 await pool.worker()
         assert pool.restarts == 0
+
+
+@pytest.mark.promise("commands.login.noticed")
+async def test_an_app_server_without_a_login_stays_while_the_login_file_stays(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        worker = await pool.any_worker()
+        worker.started_at -= Pool.login_recheck_s + 1
+        with pytest.raises(LoginRequired, match=LOGIN_HELP):
+            await pool.worker()
+        assert (pool.readiness().reason, pool.workers, pool.ended.total()) == (LOGIN_HELP, [worker], 0)
+        # A provider of the configuration may need none.
+        worker.login_providers = frozenset({"proxy"})
+        assert await pool.worker(provider="azure") is worker
+        with pytest.raises(LoginRequired, match=LOGIN_HELP):
+            await pool.worker(provider="proxy")
 
 
 async def test_while_a_login_is_looked_for_clients_are_told_how_to_log_in(
@@ -340,6 +361,63 @@ async def test_on_demand_nothing_starts_before_the_first_request(starter: Starte
         assert await pool.worker() is starter.workers[0]
 
 
+async def test_on_demand_the_last_app_server_ends_at_rest_and_another_one_serves_the_next_request(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(starter, on_demand=True) as pool:
+        first = await pool.worker()
+        monkeypatch.setattr(Pool, "idle_s", 0.0)
+        pool._check.set()
+        await asyncio.shield(first.process.exited)
+        assert (pool.workers, pool.target, pool.ended["idle"]) == ([], 0, 1)
+        monkeypatch.setattr(Pool, "idle_s", 300.0)
+        assert await pool.worker() is starter.workers[1]
+
+
+async def test_on_demand_what_cannot_be_started_is_not_tried_for_ever(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pool, "start_timeout_s", 0.05)
+    starter.problems = [BackendUnavailable("Broken.")] * 99
+    async with running(starter, on_demand=True) as pool:
+        with pytest.raises(BackendUnavailable, match="could not be started: Broken"):
+            await pool.worker()
+        monkeypatch.setattr(Pool, "idle_s", 0.0)
+        await until(lambda: pool.target == 0)
+        assert starter.problems
+
+
+async def test_pools_share_a_budget_and_each_has_one_app_server_when_it_needs_it(
+    tmp_path: Path, starter: Starter
+) -> None:
+    budget, others = Budget(2), [Starter(tmp_path) for _ in range(2)]
+    async with (
+        running(starter, budget=budget) as main,
+        running(others[0], budget=budget, on_demand=True) as one,
+        running(others[1], budget=budget, on_demand=True) as two,
+    ):
+        await grow(main, 2)
+        for worker in main.workers:
+            worker.load = Pool.turns_at_ease
+        await main.worker()
+        assert main.target == 2, "there is no room for more"
+        # One that has none takes one from the pool that has most; it ends when its turns have.
+        busiest, leaving = main.workers
+        leaving.load = 1
+        first = await one.worker()
+        assert (main.workers, main.target, main.ended["room"], alive(leaving)) == ([busiest], 1, 1, True)
+        leaving.load = 0
+        await asyncio.shield(leaving.process.exited)
+        # Next, an idle one goes; not the last one of a pool that always has one.
+        second = await two.worker()
+        await asyncio.shield(first.process.exited)
+        assert (main.workers, one.workers, two.workers) == ([busiest], [], [second])
+        # Nobody waits for turns of other accounts.
+        second.load = 1
+        assert await one.worker() is others[0].workers[1]
+        assert [main.target, one.target, two.target] == [1, 1, 1]
+
+
 def outgrow(worker: Worker) -> None:
     # More than just so: a process that has just started may still shrink a little.
     worker.first_resident_bytes -= Pool.max_growth_bytes + Pool.bytes_per_thread // 2
@@ -393,7 +471,7 @@ async def test_threads_that_are_still_held_do_not_count_as_growth(starter: Start
 async def test_memory_is_what_codex_reports_or_else_the_system(
     starter: Starter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool_module, "resident_bytes", lambda _: 777)
+    monkeypatch.setattr(worker_module, "resident_bytes", lambda _: 777)
     async with running(starter) as pool:
         worker = await pool.worker()
         assert worker.resident_bytes == worker.first_resident_bytes == 777

@@ -60,7 +60,7 @@ async def test_models_have_their_true_context_windows(spec: CodexSpec) -> None:
     told = {model.id: (model.context_window, model.max_context_window) for model in worker.models}
     assert told == catalog(spec)
     assert all(window and window < NO_WINDOW for window, _ in told.values())
-    assert (worker.default_model, worker.login_missing) == ("gpt-5.5", False)
+    assert (worker.offer.default, worker.login_missing) == ("gpt-5.5", False)
     described = next(model for model in worker.models if model.id == "gpt-5.5")
     assert {"low", "medium", "high"} <= set(described.efforts)
     assert {"text", "image"} <= set(described.modalities)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnbridge.codex.protocol.catalog import UNKNOWN_TRAITS, with_model
+from turnbridge.codex.protocol.catalog import UNKNOWN_TRAITS, with_models
 from turnbridge.turn.items import JsonObject
 
 SCRIPTING: JsonObject = {"slug": "gpt-9", "tool_mode": "code_mode_only", "shell_type": "none"}
@@ -25,14 +25,14 @@ def test_it_has_the_fields_of_a_plain_model_and_none_of_its_traits() -> None:
         "slug": "Llama3",
         "display_name": "Llama3",
     }
-    assert with_model(CATALOG, "Llama3") == {"models": [SCRIPTING, PLAIN, added], "etag": "x"}
+    assert with_models(CATALOG, ["Llama3", "llama3"]) == {"models": [SCRIPTING, PLAIN, added], "etag": "x"}
 
 
 def test_where_all_models_call_tools_from_scripts_it_does_not() -> None:
     added: JsonObject = {"shell_type": "none", **UNKNOWN_TRAITS, "slug": "Llama3", "display_name": "Llama3"}
-    assert with_model({"models": [SCRIPTING]}, "Llama3") == {"models": [SCRIPTING, added]}
+    assert with_models({"models": [SCRIPTING]}, ["Llama3"]) == {"models": [SCRIPTING, added]}
 
 
-@pytest.mark.parametrize("name", [None, "gpt-5.5", "GPT-5.5", "gpt-9"])
-def test_a_catalogue_that_has_the_model_stays_as_it_is(name: str | None) -> None:
-    assert with_model(CATALOG, name) == CATALOG
+@pytest.mark.parametrize("names", [[], ["gpt-5.5"], ["GPT-5.5", "gpt-9"]])
+def test_a_catalogue_that_has_the_models_stays_as_it_is(names: list[str]) -> None:
+    assert with_models(CATALOG, names) == CATALOG

@@ -6,7 +6,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Scope
 
 from tests.web.asgi_driver import Answer, call
-from turnbridge.app import build_app
+from turnbridge.app import Probes, build_app
 from turnbridge.turn.errors import ContextTooLong, GatewayError
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.bodies import Bodies
@@ -62,8 +62,7 @@ def error_in(answer: Answer) -> JsonObject:
 def app() -> ASGIApp:
     return build_app(
         [Messages(), Chat()],
-        problem=lambda: "",
-        fidelity=lambda: "exact",
+        probes=Probes(lambda _: "", lambda _: "exact"),
         keyring=Keyring(KEY),
         metrics=Metrics(),
         metrics_token=None,

@@ -123,10 +123,11 @@ async def test_no_more_models_than_that_have_series_of_their_own() -> None:
 
 
 async def test_a_counter_may_be_read_from_what_counts_by_itself() -> None:
-    metrics, lost, ended = Metrics(), [3.0], {"a": 1, "b": 0}
+    metrics, lost = Metrics(), [3.0]
+    ended: dict[tuple[str, ...], float] = {("a",): 1, ("b",): 0}
     metrics.watch_total("lost_total", "Lost.", lambda: lost[0])
-    metrics.watch_each("ended_total", "Ended.", lambda: ended, label="reason")
-    lost[0], ended["b"] = 4.0, 2
+    metrics.watch_each("ended_total", "Ended.", lambda: ended, labels=("reason",))
+    lost[0], ended["b",] = 4.0, 2
     text = (await call(gateway(metrics), "GET", "/metrics", headers=KEY)).body.decode()
     assert "# TYPE lost_total counter\nlost_total 4.0\n" in text
     assert 'ended_total{reason="a"} 1.0\nended_total{reason="b"} 2.0\n' in text

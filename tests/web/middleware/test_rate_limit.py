@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from tests.web.asgi_driver import Answer, call
-from turnbridge.app import build_app
+from turnbridge.app import Probes, build_app
 from turnbridge.settings.fields import load_settings
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import OPENAI, RouteOf
@@ -65,8 +65,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def gateway(limit: str | RequestRates | None) -> ASGIApp:
     return build_app(
         [Generating()],
-        fidelity=lambda: "exact",
-        problem=lambda: "",
+        probes=Probes(lambda _: "", lambda _: "exact"),
         keyring=Keyring(f"{MINE},{ANOTHERS}"),
         metrics=Metrics(),
         metrics_token=None,

@@ -123,7 +123,7 @@ class Responses:
         finish = partial(self._finish, socket, past, encoder, run)
         if past.background:
             begun = await self._background.start(run, past, encoder, caller(request.scope))
-            headers = {FIDELITY_HEADER: generation.backend.fidelity(), **settled.headers}
+            headers = {FIDELITY_HEADER: generation.backend.fidelity(settled.turn.spec.account), **settled.headers}
             if settled.turn.streamed:
                 return self._background.stream(begun.log.read(), headers)
             return json_response(begun.response, headers=headers)

@@ -25,6 +25,9 @@ KEPT_CONFIG_KEYS = (
     *("cli_auth_credentials_store", "forced_login_method", "forced_chatgpt_workspace_id", "preferred_auth_method"),
 )
 
+# What is kept of a profile: which model of which provider it names.
+PROFILE_KEYS = ("model", "model_provider")
+
 # How Codex retries a provider, unless the user's configuration says it. One attempt is one request. Codex's default is
 # five over three silent seconds, in which a failing provider looks like a model that thinks.
 RETRY_CONFIG = {"request_max_retries": 0, "websocket_connect_timeout_ms": 5000}
@@ -84,10 +87,11 @@ def login_state(home: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def configured_model(home: Path) -> str | None:
-    """Return the model that the configuration in a home names."""
-    model = _config(home).get("model")
-    return model if isinstance(model, str) else None
+def configured_models(home: Path) -> tuple[str, ...]:
+    """Return the models that the configuration in a home names: the default one first, then those of profiles."""
+    config = _config(home)
+    named = (table.get("model") for table in (config, *_profiles(config).values()))
+    return tuple(dict.fromkeys(model for model in named if isinstance(model, str)))
 
 
 def _config(home: Path) -> dict[str, object]:
@@ -106,7 +110,18 @@ def _kept(config: dict[str, object]) -> dict[str, object]:
     for name, provider in providers.items() if isinstance(providers, dict) else ():
         if isinstance(provider, dict) and not name.startswith(BUILT_IN_PROVIDERS):
             provider.update({**RETRY_CONFIG, **provider})
-    return {key: config[key] for key in KEPT_CONFIG_KEYS if key in config}
+    kept = {key: config[key] for key in KEPT_CONFIG_KEYS if key in config}
+    named = {
+        name: {key: table[key] for key in PROFILE_KEYS if key in table} for name, table in _profiles(config).items()
+    }
+    return {**kept, "profiles": named} if named else kept
+
+
+def _profiles(config: dict[str, object]) -> dict[str, dict[str, object]]:
+    """Return the profiles of a configuration: each may name a model, and a provider for it."""
+    profiles = config.get("profiles")
+    tables = profiles.items() if isinstance(profiles, dict) else ()
+    return {name: table for name, table in tables if isinstance(table, dict)}
 
 
 def _link(link: Path, target: Path) -> None:

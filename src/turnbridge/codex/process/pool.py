@@ -7,25 +7,25 @@ replacement is ready it takes no new turns, and stops after its last turn.
 
 import asyncio
 import contextlib
-import resource
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 import structlog
 
+from turnbridge.codex.process.budget import Budget
 from turnbridge.codex.process.connection import CodexFaulted
 from turnbridge.codex.process.worker import Worker
-from turnbridge.codex.protocol.messages import DiagnosticsResult
 from turnbridge.codex.protocol.plan import Plan
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, LoginRequired
 
 log = structlog.get_logger(__name__)
 
-Reason: TypeAlias = Literal["crashed", "hung", "unanswered", "memory", "age", "login", "home_removed", "idle"]
+Reason: TypeAlias = Literal["crashed", "hung", "unanswered", "memory", "age", "login", "home_removed", "idle", "room"]
 """Why an app-server is stopped or replaced; the first two ended without us."""
+
+STARTING = "Codex is starting."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Pool:
     # Liveness probes: how often, and how long a healthy app-server may take to answer.
     probe_interval_s = 10.0
     probe_timeout_s = 10.0
-    # How often a recycled app-server is polled for its last turn; until then it holds its memory.
+    # How often a recycled app-server is polled for its last turn.
     drain_poll_s = 0.1
     # How long parked turns may keep a recycled app-server alive; they can be replayed without it.
     parked_grace_s = 60.0
@@ -63,7 +63,7 @@ class Pool:
     threads_per_probe = 16
     # A turn goes to the first app-server that runs fewer turns than this. If none does, the pool grows.
     turns_at_ease = 2
-    # How long an app-server beyond the first may be idle; as long as a pause in a conversation.
+    # How long an app-server that need not be there may be idle; as long as a pause in a conversation.
     idle_s = 300.0
 
     def __init__(
@@ -72,22 +72,23 @@ class Pool:
         *,
         login_state: Callable[[], object],
         login_help: str,
-        most: int = 1,
+        budget: Budget | None = None,
         on_demand: bool = False,
     ) -> None:
-        """It has `most` app-servers at most; an on-demand pool has none before its first request."""
+        """An on-demand pool has no app-server before its first request, nor after some time without one."""
         self._start = start
         self._login_state = login_state
         self._login_help = login_help
-        self._most = most
-        self.target = 1
+        self._budget = budget or Budget(1)
+        self._least = 0 if on_demand else 1
+        self.target = self._least
         """How many app-servers are to serve now."""
         self._serving: list[Worker] = []
         self._probes: set[asyncio.Task[None]] = set()
         self._draining: dict[asyncio.Task[None], Worker] = {}
         self._crashes: deque[float] = deque()
-        self._problem = "Codex is starting."
-        self._wanted = asyncio.Event()
+        self._problem = STARTING
+        self._asked_at = 0.0
         self._available = asyncio.Event()
         """Set while at least one serves."""
         self._complete = asyncio.Event()
@@ -97,8 +98,6 @@ class Pool:
         """What its app-servers tell of the plan."""
         self.ended: Counter[str] = Counter(dict.fromkeys(get_args(Reason), 0))
         """How many app-servers have been replaced or stopped, by reason."""
-        if not on_demand:
-            self._wanted.set()
 
     @property
     def restarts(self) -> int:
@@ -117,7 +116,7 @@ class Pool:
 
     async def run(self) -> None:
         """Supervise the app-servers until cancelled, then stop them."""
-        await self._wanted.wait()
+        self._budget.join(self)
         watchdog = asyncio.ensure_future(self._probe_all())
         try:
             while True:
@@ -134,11 +133,12 @@ class Pool:
                 else:
                     await self._check.wait()
         finally:
+            self._budget.leave(self)
             watchdog.cancel()
             await asyncio.shield(self._stop_all())
 
-    async def worker(self, *, suspect: bool = False) -> Worker:
-        """Return an app-server that can run a turn; raises the client's error if there is none.
+    async def worker(self, *, suspect: bool = False, provider: str | None = None) -> Worker:
+        """Return an app-server that can run a turn with a provider; raises the client's error if there is none.
 
         A `suspect` turn has lost its app-server, and may be the cause: it waits for the successor, where nothing else
         runs yet, for as long as others wait for a start.
@@ -153,9 +153,9 @@ class Pool:
         if self._login_may_have_changed(worker):
             self._recheck_login()
             worker = await self.any_worker()
-        if worker.login_missing:
+        if worker.lacks_login(provider):
             raise LoginRequired(self._login_help)
-        if worker.load >= self.turns_at_ease and len(self._serving) == self.target < self._most:
+        if worker.load >= self.turns_at_ease and len(self._serving) == self.target and self._budget.has_room:
             self.target += 1
             self._check.set()
         return worker
@@ -163,7 +163,11 @@ class Pool:
     async def any_worker(self) -> Worker:
         """Return the first app-server at ease, or the least loaded one; waits for one that is starting."""
         if not self._serving:
-            self._wanted.set()
+            self._asked_at = _now()
+            if self.target == 0:
+                self._budget.make_room()
+                self._problem, self.target = STARTING, 1
+                self._check.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.start_timeout_s):
                     await self._available.wait()
@@ -172,6 +176,15 @@ class Pool:
         if not self._serving:
             raise BackendUnavailable(self._problem, retry_after=self.first_backoff_s)
         return min(self._serving, key=self._preference) if len(self._serving) > 1 else self._serving[0]
+
+    def give_one_up(self) -> bool:
+        """Stop the app-server with the least to do, for another pool; the last one only if it may be, and is, idle."""
+        worker = min(self._serving, key=lambda each: each.load + each.parked, default=None)
+        if worker is None or self.target <= self._least or (self.target == 1 and worker.load + worker.parked > 0):
+            return False
+        self.target -= 1
+        self._recycle(worker, "room")
+        return True
 
     def _preference(self, worker: Worker) -> tuple[bool, bool, int]:
         return worker.login_missing, self._is_outgrown(worker), max(worker.load, self.turns_at_ease - 1)
@@ -211,7 +224,8 @@ class Pool:
         """Tell whether an app-server without a login should be restarted: Codex reads the login only at its start."""
         if not worker.login_missing:
             return False
-        return self._login_state() != worker.login or _now() - worker.started_at > self.login_recheck_s
+        waited = _now() - worker.started_at > self.login_recheck_s
+        return self._login_state() != worker.login or (waited and not worker.login_in_file)
 
     def _is_outdated(self, worker: Worker) -> bool:
         """Tell whether an app-server has another login than the file: after a logout, or another login.
@@ -230,11 +244,13 @@ class Pool:
                 self._recycle(worker, "login")
 
     def _stop_idle(self) -> None:
-        """Stop the app-servers beyond the first that had nothing to do for long enough."""
-        for worker in self._serving[:0:-1]:
+        """Stop the app-servers that had nothing to do for long enough; all but the first, unless it is on demand."""
+        for worker in reversed(self._serving[self._least :]):
             if worker.load == worker.parked == 0 and _now() - worker.idle_since >= self.idle_s:
                 self.target = len(self._serving) - 1
                 self._recycle(worker, "idle")
+        if not self._serving and self._least == 0 and _now() - self._asked_at >= self.idle_s:
+            self.target = 0  # It cannot be started, and nobody has asked for a while.
 
     async def _add(self) -> None:
         """Start one app-server."""
@@ -357,7 +373,7 @@ class Pool:
         """Measure an app-server, and kill it if it does not answer."""
         pid = worker.process.pid
         try:
-            await self._measure(worker)
+            await worker.measure(within_s=self.probe_timeout_s)
             if self._is_outgrown(worker):
                 self._check.set()
         except BackendUnavailable as error:
@@ -371,11 +387,6 @@ class Pool:
             # Any answer shows that it is alive.
             log.warning("codex_probe_refused", pid=pid, reason=error.message)
 
-    async def _measure(self, worker: Worker) -> None:
-        """Note the memory of an app-server, as Codex reports it, or else the system."""
-        told = await worker.connection.call(worker.probe, {}, DiagnosticsResult, timeout_s=self.probe_timeout_s)
-        worker.resident_bytes = told.process.resident_memory_bytes or resident_bytes(worker.process.pid)
-
     async def _stop_all(self) -> None:
         for task in (*self._draining, *self._probes):
             task.cancel()
@@ -383,15 +394,6 @@ class Pool:
         workers = [*self._serving, *self._draining.values()]
         self._serving = []
         await asyncio.gather(*(worker.process.stop() for worker in workers), *self._draining, return_exceptions=True)
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the memory of a process, or 0 where the system has no `/proc`."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-    return pages * resource.getpagesize()
 
 
 def _now() -> float:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import re
+import resource
 import shutil
 import subprocess
 import threading
@@ -230,3 +231,12 @@ def _reap_group(group: int) -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-group, os.WNOHANG) != (0, 0):
             pass
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process, or 0 where the system has no `/proc`."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * resource.getpagesize()

@@ -51,7 +51,9 @@ async def open_v2(worker: Worker, request: TurnRequest) -> "CodexThread":
     # Schemas of half a megabyte take 0.1 seconds.
     kind = ThreadKind(request.spec.client, await asyncio.to_thread(params) if request.large else params())
     thread = CodexThread(worker, await worker.spares.take(kind), request, names)
-    thread.on_output = lambda: worker.spares.refill_soon(kind)
+    if request.spec.provider is None:
+        # Another provider may be reached over WebSocket, where each thread that is started is a request.
+        thread.on_output = lambda: worker.spares.refill_soon(kind)
     return thread
 
 

@@ -14,14 +14,14 @@ import structlog
 
 from turnbridge.codex.process.binary import Binary, examine, run, spawn
 from turnbridge.codex.process.connection import CallRefused, CodexFaulted, Connection
-from turnbridge.codex.process.home import bar_skills, configured_model, login_state, write_private
-from turnbridge.codex.process.process import AppServerProcess
+from turnbridge.codex.process.home import bar_skills, configured_models, login_state, write_private
+from turnbridge.codex.process.process import AppServerProcess, resident_bytes
 from turnbridge.codex.process.spare_threads import MOST_SPARES, SpareThreads
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.capabilities import Capabilities, Dialect
-from turnbridge.codex.protocol.catalog import Catalog, bare_catalog, listed_models, with_model
+from turnbridge.codex.protocol.catalog import Catalog, bare_catalog, listed_models, model_offer, with_models
 from turnbridge.codex.protocol.encode import PROCESS_OVERRIDES, STRICT, HostRules, initialize_params
-from turnbridge.engine.ports import Model
+from turnbridge.engine.ports import Model, ModelOffer
 from turnbridge.turn.errors import BackendLost, BackendUnavailable
 from turnbridge.turn.items import JsonObject
 
@@ -106,10 +106,14 @@ class Worker:
     """A unique name of the binary: its version and hash."""
     dialect: Dialect
     models: tuple[Model, ...]
-    default_model: str | None
+    offer: ModelOffer
     catalog: Path | None = None
     """The catalogue file that it was given, if any."""
     login_missing: bool
+    login_in_file: bool = True
+    """Whether the login can only be in the file, whose changes are seen; else it may be in the system's keyring."""
+    login_providers: frozenset[str] = frozenset()
+    """The configured providers that use OpenAI's login."""
     login: tuple[int, int] | None
     started_at: float
     extras: tuple[str, ...] = ()
@@ -142,15 +146,20 @@ class Worker:
         # Over WebSocket, each thread that is started sends the provider a request.
         self.spares = SpareThreads(self.connection, self.release, most=0 if self.over_websocket else MOST_SPARES)
 
+    def lacks_login(self, provider: str | None) -> bool:
+        """Tell whether turns with a provider, or the default one, fail for want of a login."""
+        return self.login_missing and (provider is None or provider in self.login_providers)
+
     @property
     def is_homeless(self) -> bool:
         """Tell whether its home was removed: Codex reads the catalogue there at every thread."""
         return not (self.spec.workdir.is_dir() and (self.catalog or self.spec.home).exists())
 
-    @property
-    def probe(self) -> str:
-        """Return the method that shows that Codex is alive, and how much memory it has if it tells that."""
-        return DIAGNOSTICS if DIAGNOSTICS in self.capabilities.params else LOADED_THREADS
+    async def measure(self, *, within_s: float) -> None:
+        """Note its memory, as Codex reports it, or else the system; raises `GatewayError` if Codex does not answer."""
+        probe = DIAGNOSTICS if DIAGNOSTICS in self.capabilities.params else LOADED_THREADS
+        told = await self.connection.call(probe, {}, schema.DiagnosticsResult, timeout_s=within_s)
+        self.resident_bytes = told.process.resident_memory_bytes or resident_bytes(self.process.pid)
 
     @property
     def fidelity(self) -> str:
@@ -204,14 +213,15 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     dialect = _dialect(spec, binary)
     if dialect != "v2":
         bar_skills(spec.home)
-    catalog_file = _write_catalog(spec, catalog)
+    named = configured_models(spec.home) if spec.model is None else (spec.model, *configured_models(spec.home))
+    catalog_file = _write_catalog(spec, None if catalog is None else with_models(catalog, named))
     flags = [] if catalog_file is None else ["-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
     command = [*spec.command("app-server"), *flags]
     process = await spawn(command, home=spec.home, cwd=spec.workdir, exit_grace_s=spec.exit_grace_s)
     try:
         connection = _connect(spec, binary, process, None if tap is None else tap(process.pid))
         async with asyncio.timeout(spec.startup_timeout_s):
-            greeted = await _handshake(spec, binary.capabilities, connection, catalog)
+            greeted = await _handshake(spec, binary, connection, catalog)
     except BaseException as error:
         await process.stop()
         _explain(error, process)
@@ -225,11 +235,13 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
         binary=binary.name,
         dialect=dialect,
         models=greeted.models,
-        default_model=greeted.default_model,
+        offer=greeted.offer,
         catalog=catalog_file,
         login_missing=greeted.login_missing,
+        login_in_file=greeted.config.cli_auth_credentials_store == "file",
+        login_providers=greeted.config.login_providers,
         login=login,
-        over_websocket=greeted.over_websocket,
+        over_websocket=greeted.config.over_websocket,
         started_at=now,
         idle_since=now,
     )
@@ -273,13 +285,13 @@ class _Greeted(NamedTuple):
 
     login_missing: bool
     models: tuple[Model, ...]
-    default_model: str | None
-    over_websocket: bool
+    offer: ModelOffer
+    config: schema.ConfiguredModel
 
 
-async def _handshake(
-    spec: CodexSpec, known: Capabilities, connection: Connection, catalog: JsonObject | None
-) -> _Greeted:
+async def _handshake(spec: CodexSpec, binary: Binary, connection: Connection, catalog: JsonObject | None) -> _Greeted:
+    """`catalog` is that of Codex, without the models that only the configuration names."""
+    known = binary.capabilities
     greeting = initialize_params(spec.version, opt_out=known.opt_out, wanted=_older_notifications(known))
     await connection.call("initialize", known.supported("initialize", greeting), dict[str, msgspec.Raw])
     connection.notify("initialized")
@@ -292,7 +304,8 @@ async def _handshake(
     config = answer.config
     default = spec.model or config.model
     models = listed_models(listed.data, catalog, default=default, effort=config.model_reasoning_effort)
-    return _Greeted(login_missing, models, default, config.over_websocket)
+    offer = model_offer(models, config, default=default, catalog=catalog)
+    return _Greeted(login_missing, models, offer, config)
 
 
 def _older_notifications(capabilities: Capabilities) -> dict[str, type[schema.OlderNotification]]:
@@ -318,8 +331,6 @@ async def _catalog_and_binary(spec: CodexSpec) -> tuple[JsonObject | None, Binar
             if "v2" in (await examining).capabilities.dialects:
                 raise
             catalog = None
-        if catalog is not None:
-            catalog = with_model(catalog, spec.model or configured_model(spec.home))
         return catalog, await examining
     finally:
         examining.cancel()

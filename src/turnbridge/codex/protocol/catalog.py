@@ -1,17 +1,17 @@
 """Codex's model catalogue: what each model must not bring along, and the models as the engine sees them.
 
-A model that the user configured and the catalogue lacks (of Ollama, Azure or OpenRouter, for example) gets an entry
+A model that the configuration names and the catalogue lacks (of Ollama, Azure or OpenRouter, for example) gets an entry
 too: without one, Codex runs it with an agent's defaults: a window at which it compacts, outputs that it cuts, tools of
 its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from turnbridge.codex.protocol.encode import NO_LIMIT, NO_WINDOW
-from turnbridge.codex.protocol.messages import ListedModel
-from turnbridge.engine.ports import Model
+from turnbridge.codex.protocol.messages import BUILT_IN_PROVIDER, ConfiguredModel, ListedModel
+from turnbridge.engine.ports import Model, ModelOffer
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.json_schema import as_list
 
@@ -82,15 +82,47 @@ def bare_catalog(catalog: JsonObject, *, direct_tools: bool) -> JsonObject:
     return {**catalog, "models": [{**entry, **overrides} for entry in _entries(catalog)]}
 
 
-def with_model(catalog: JsonObject, name: str | None) -> JsonObject:
-    """Return a catalogue that has a model of this name: a copy of another entry, with its traits unknown."""
+def with_models(catalog: JsonObject, names: Iterable[str]) -> JsonObject:
+    """Return a catalogue that has models of these names: copies of another entry, with their traits unknown."""
     entries = _entries(catalog)
-    if name is None or any(str(entry.get("slug")).lower() == name.lower() for entry in entries):
-        return catalog
+    known = {str(entry.get("slug")).lower() for entry in entries}
+    missing: dict[str, str] = {}
+    for name in names:
+        if name.lower() not in known:
+            missing.setdefault(name.lower(), name)
     # One that calls functions one by one, if there is one: it has the fewest peculiarities.
     template = next((entry for entry in entries if not entry.get("tool_mode")), entries[0] if entries else {})
     shared = {key: value for key, value in template.items() if key not in FOREIGN_TRAITS}
-    return {**catalog, "models": [*entries, {**shared, **UNKNOWN_TRAITS, "slug": name, "display_name": name}]}
+    added = ({**shared, **UNKNOWN_TRAITS, "slug": name, "display_name": name} for name in missing.values())
+    return {**catalog, "models": [*entries, *added]}
+
+
+def model_offer(
+    models: Sequence[Model], config: ConfiguredModel, *, default: str | None, catalog: JsonObject | None
+) -> ModelOffer:
+    """Return the models of the default provider, and those that profiles name at another one.
+
+    `catalog` has the models that any provider is taken to have; without one, Codex is too old to switch providers.
+    """
+    own = config.model_provider or BUILT_IN_PROVIDER
+    if catalog is None:
+        return ModelOffer(models=tuple(models), default=default, provider=own)
+    at_own = {str(entry.get("slug")) for entry in _entries(catalog)} | {default or "", config.model or ""}
+    elsewhere: list[tuple[Model, str]] = []
+    by_id = {model.id: model for model in models}
+    for profile in (config.profiles or {}).values():
+        provider = profile.model_provider or own
+        if profile.model in by_id and provider == own:
+            at_own.add(profile.model)
+        elif profile.model in by_id and provider in config.model_providers:
+            elsewhere.append((by_id[profile.model], provider))
+    return ModelOffer(
+        models=tuple(model for model in models if model.id in at_own),
+        default=default,
+        provider=own,
+        other_providers=tuple(name for name in config.model_providers if name != own),
+        elsewhere=tuple(dict.fromkeys(elsewhere)),
+    )
 
 
 def listed_models(

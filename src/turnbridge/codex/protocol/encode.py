@@ -137,8 +137,10 @@ def thread_config(request: TurnRequest) -> JsonObject:
 
 def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules = STRICT) -> JsonObject:
     """Return a thread with the client's instructions and tools, and nothing else."""
+    provider: JsonObject = {} if request.spec.provider is None else {"modelProvider": request.spec.provider}
     return {
         "model": request.spec.model,
+        **provider,
         "baseInstructions": request.spec.instructions or "",
         "ephemeral": True,
         "environments": [],

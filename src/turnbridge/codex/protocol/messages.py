@@ -307,6 +307,17 @@ class ConfiguredProvider(Wire, frozen=True):
     """A provider of the user's configuration."""
 
     supports_websockets: bool | None = msgspec.field(default=None, name="supports_websockets")
+    requires_openai_auth: bool | None = msgspec.field(default=None, name="requires_openai_auth")
+
+
+class ConfiguredProfile(Wire, frozen=True):
+    """A profile of the user's configuration."""
+
+    model: str | None = None
+    model_provider: str | None = msgspec.field(default=None, name="model_provider")
+
+
+BUILT_IN_PROVIDER = "openai"
 
 
 class ConfiguredModel(Wire, frozen=True):
@@ -316,12 +327,23 @@ class ConfiguredModel(Wire, frozen=True):
     model_reasoning_effort: str | None = msgspec.field(default=None, name="model_reasoning_effort")
     model_provider: str | None = msgspec.field(default=None, name="model_provider")
     model_providers: dict[str, ConfiguredProvider] = msgspec.field(default_factory=dict, name="model_providers")
+    profiles: dict[str, ConfiguredProfile] | None = None
+    cli_auth_credentials_store: str | None = msgspec.field(default=None, name="cli_auth_credentials_store")
+
+    @property
+    def login_providers(self) -> frozenset[str]:
+        """Return the described providers that use OpenAI's login."""
+        return frozenset(name for name, provider in self.model_providers.items() if provider.requires_openai_auth)
 
     @property
     def over_websocket(self) -> bool:
         """Tell whether Codex reaches the provider over WebSocket: its built-in one, and those configured so."""
         provider = self.model_providers.get(self.model_provider or "")
-        return self.model_provider in (None, "openai") if provider is None else provider.supports_websockets is True
+        return (
+            self.model_provider in (None, BUILT_IN_PROVIDER)
+            if provider is None
+            else provider.supports_websockets is True
+        )
 
 
 class ProcessDiagnostics(Wire, frozen=True):

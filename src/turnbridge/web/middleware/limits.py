@@ -1,6 +1,7 @@
 """Middleware of the routes that generate: token limits, rate limits, and the state of the plan behind Codex."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -34,7 +35,7 @@ class Limits:
         *,
         rates: RequestRates,
         meter: Meter,
-        plan: Callable[[], Mapping[str, PlanWindow]] = dict,
+        plan: Callable[[str | None], Mapping[str, PlanWindow]] = lambda _: {},
     ) -> None:
         self._app = app
         self._rates = rates
@@ -46,7 +47,7 @@ class Limits:
         context, client = context_of(scope), caller(scope)
         context.on_end = self._meter.request_ended
         if client.admin:
-            context.late_headers = self._plan_headers
+            context.late_headers = partial(self._plan_headers, client.limits.account)
         if client.limits.tokens:
             self._check_tokens(context, client)
         own = client.limits.rate
@@ -76,9 +77,9 @@ class Limits:
             )
         await self._app(scope, receive, send)
 
-    def _plan_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return what is known of the two windows of the plan."""
-        windows = self._plan()
+    def _plan_headers(self, account: str | None) -> list[tuple[bytes, bytes]]:
+        """Return what is known of the two windows of an account's plan."""
+        windows = self._plan(account)
         values = {
             f"{PREFIX}{name}-{field}": value
             for name in PLAN_WINDOWS

@@ -231,17 +231,14 @@ def _milliseconds(start: float, end: float | None) -> float | None:
     return None if end is None else round((end - start) * 1000, 3)
 
 
+Series: TypeAlias = Callable[[], Mapping[tuple[str, ...], float]]
+"""Returns values by the values of their labels."""
+
+
 class _Watched(Collector):
     """A counter or gauge whose values are read at each scrape, from what counts by itself."""
 
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        values: Callable[[], Mapping[tuple[str, ...], float]],
-        *,
-        labels: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, name: str, description: str, values: Series, *, labels: Sequence[str] = ()) -> None:
         self._name = name
         self._description = description
         self._values = values
@@ -344,11 +341,9 @@ class Metrics:
         """Add a counter whose value is read at each scrape."""
         self.registry.register(_Watched(name, description, lambda: {(): value()}))
 
-    def watch_each(self, name: str, description: str, values: Callable[[], Mapping[str, float]], *, label: str) -> None:
+    def watch_each(self, name: str, description: str, values: Series, *, labels: Sequence[str]) -> None:
         """Add a gauge with a series for each key of `values`, which is called at each scrape; a counter by its name."""
-        self.registry.register(
-            _Watched(name, description, lambda: {(key,): value for key, value in values().items()}, labels=(label,))
-        )
+        self.registry.register(_Watched(name, description, values, labels=labels))
 
     def request_ended(self, context: RequestContext, *, outcome: Outcome, ended_at: float) -> None:
         self.active -= 1
