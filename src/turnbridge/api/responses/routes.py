@@ -208,7 +208,7 @@ class Responses:
         items = [*past.history, *inputs] if shown is None else [item for _, item in shown]
         plan = partial(planned, items, threshold, self._seal, new_id("cmp_"))
         compaction, encoder.compaction_item = await beside(plan, large=settled.turn.large)
-        return dataclasses.replace(settled, turn=replace(settled.turn, compaction=compaction))
+        return replace(settled, turn=replace(settled.turn, compaction=compaction))
 
     async def retrieve(self, request: Request) -> ASGIApp:
         """Answer with a response, or with its stream after the event that the client saw last."""
