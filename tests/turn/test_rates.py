@@ -22,7 +22,8 @@ def test_a_text_has_rates_and_a_rate_has_words(text: str, rates: list[Rate], wor
 
 
 @pytest.mark.parametrize(
-    "text", ["", ";", "60", "60/fortnight", "0/minute", "5/0 minutes", "-1/minute", "60/minute;", "1/hour/day", "６/day"]
+    "text",
+    ["", ";", "60", "60/fortnight", "0/minute", "5/0 minutes", "-1/minute", "60/minute;", "1/hour/day", "\uff16/day"],
 )
 def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="60/minute"):
