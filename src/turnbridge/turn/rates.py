@@ -1,7 +1,6 @@
 """Rate limits as operators write them: `60/minute`, `10 per 2 hours`, or several as `60/minute;1000/day`."""
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 DAY_S = 24 * 3600
@@ -15,8 +14,6 @@ UNITS = {
 }
 RATE = re.compile(rf"\s*(\d{{1,12}})\s*(?:/|per)\s*(\d{{1,6}})?\s*({'|'.join(UNITS)})s?\s*", re.IGNORECASE | re.ASCII)
 SEPARATORS = re.compile(r"[,;|]")
-# As many as keys are likely to have between them.
-CACHED_TEXTS = 1024
 
 
 class Rate(NamedTuple):
@@ -33,7 +30,6 @@ class Rate(NamedTuple):
         return f"{self.amount} {'request' if self.amount == 1 else 'requests'} per {window}"
 
 
-@lru_cache(maxsize=CACHED_TEXTS)
 def parse_rates(text: str) -> tuple[Rate, ...]:
     """Return the limits that a text has; raises `ValueError` if it is none."""
     found = [RATE.fullmatch(part) for part in SEPARATORS.split(text)]

@@ -1,7 +1,7 @@
 """Middleware of the routes that generate: token limits, rate limits, and the state of the plan behind Codex."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -20,6 +20,14 @@ PREFIX = "x-turnbridge-plan-"
 PLAN_HEADERS = tuple(
     f"{PREFIX}{window}-{field}" for window in PLAN_WINDOWS for field in ("used-percent", "window-minutes", "reset-at")
 )
+
+# As many as keys are likely to have between them.
+CACHED_LIMITS = 1024
+
+
+@lru_cache(maxsize=CACHED_LIMITS)
+def _rates_of(text: str) -> Sequence[Rate]:
+    return parse_rates(text) if text else ()
 
 
 class Limits:
@@ -51,7 +59,7 @@ class Limits:
         if client.limits.tokens:
             self._check_tokens(context, client)
         own = client.limits.rate
-        limits = self._rates.usual if own is None else parse_rates(own) if own else ()
+        limits = self._rates.usual if own is None else _rates_of(own)
         return self._limited(limits, scope, receive, send) if limits else self._app(scope, receive, send)
 
     def _check_tokens(self, context: RequestContext, client: Client) -> None:
