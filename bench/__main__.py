@@ -12,7 +12,7 @@ from typing import Protocol
 
 import uvloop
 
-from bench.parts import apis, bare, chat, codex, footprint, growth, litellm, memory, sockets
+from bench.parts import apis, bare, chat, codex, footprint, growth, litellm, memory, scale, sockets
 from bench.report import RESULTS, Section, goals_table, save, write_results
 
 
@@ -35,6 +35,7 @@ PARTS: dict[str, Part] = {
     "growth": growth.run,
     "chat": chat.run,
     "sockets": sockets.run,
+    "scale": scale.run,
 }
 # A part takes up to five minutes, and up to eight on a slow day; one that takes this long hangs.
 PART_TIMEOUT_S = 900.0

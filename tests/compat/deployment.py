@@ -36,4 +36,10 @@ DEPLOYMENT = (
         sentence="Prometheus scrapes the gateway with the given file; dashboard and alerts use metrics that exist.",
         source=OURS,
     ),
+    Promise(
+        id="deploy.replicas",
+        sentence="HAProxy accepts its file for two to four replicas, and the parts of the Kustomize base fit one "
+        "another: drain, probes, one login per pod, as many pods as the balancer knows.",
+        source=OURS,
+    ),
 )

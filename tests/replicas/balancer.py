@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.proxies import DEPLOY, free_port, until_it_listens
+from tests.support.waiting import until
 
 FILE = DEPLOY / "haproxy" / "haproxy.cfg"
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
@@ -21,6 +22,7 @@ class Balancer:
     """A running HAProxy."""
 
     def __init__(self, port: int, admin: Path) -> None:
+        self.pid = 0
         self.url = f"http://127.0.0.1:{port}"
         self.admin = admin
         """The socket for its operator."""
@@ -63,8 +65,11 @@ async def running_balancer(directory: Path, replicas: list[int]) -> AsyncIterato
         process = await asyncio.create_subprocess_exec(
             *(program, "-db", "-f", str(FILE)), env={**os.environ, **variables}, stdout=output, stderr=output
         )
+    balancer.pid = process.pid
     try:
         await until_it_listens(port, process, log)
+        # A moment after its ports.
+        await until(balancer.admin.exists)
         yield balancer
     finally:
         with contextlib.suppress(ProcessLookupError):

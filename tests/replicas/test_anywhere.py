@@ -8,7 +8,7 @@ import pytest
 from tests.replicas.cluster import MODEL, Fleet
 from tests.replicas.observed import serving
 from tests.support.gateway_process import API_KEY
-from tests.support.plain_http import RESPONSES
+from tests.support.plain_http import RESPONSES, client
 from turnbridge.scripted_model.replies import Wait, answer, message
 
 # Interrupting a turn elsewhere takes milliseconds; a parked turn would otherwise stay for 15 minutes.
@@ -24,13 +24,20 @@ async def test_a_request_whose_replica_is_killed_before_it_said_anything_is_answ
     # As the SDK comes: it sends again what ended with 5xx.
     async with openai.AsyncOpenAI(
         base_url=f"{fleet.balancer.url}/v1", api_key=API_KEY, default_headers=affinity
-    ) as client:
-        asking = asyncio.ensure_future(client.responses.create(model=MODEL, input="hi"))
+    ) as sdk:
+        asking = asyncio.ensure_future(sdk.responses.create(model=MODEL, input="hi"))
         await fleet.model.until(lambda model: len(model.requests) == 1)
         await victim.kill()
         response = await asking
     assert response.output_text == "Well."
     assert len(fleet.asked()) == 2
+    # Whoever comes later notices nothing, before any health check has failed too.
+    fleet.script(*[answer(message("Well."))] * 3)
+    async with client(fleet.balancer.url, API_KEY) as http:
+        for number in range(3):
+            headers = {"x-turnbridge-affinity": f"after the kill {number}"}
+            later = await http.post(RESPONSES, json={"model": MODEL, "input": "hi"}, headers=headers)
+            assert later.status_code == 200, later.text
     stored = "SELECT count(*) FROM turnbridge.responses WHERE id = ANY($1)"
     assert await fleet.query(stored, [response.id]) == 1
 

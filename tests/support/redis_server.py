@@ -42,6 +42,11 @@ class RedisServer:
         """Tell whether the server is there."""
         return self._process is not None
 
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return cast("asyncio.subprocess.Process", self._process).pid
+
     async def kill(self) -> None:
         """Kill the server, if it runs."""
         if self._process is not None:
@@ -52,7 +57,7 @@ class RedisServer:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Let the server answer nobody until the context ends."""
-        pid = cast("asyncio.subprocess.Process", self._process).pid
+        pid = self.pid
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
