@@ -58,8 +58,8 @@ class Counts:
     haproxy_s: float
     redis_s: float
     postgres_s: float
-    commands: int
-    transactions: int
+    commands: float
+    transactions: float
 
     def since(self, before: "Counts") -> list[float]:
         """Return the differences."""
@@ -90,7 +90,8 @@ class Setup:
         sql = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
         transactions = await connection.fetchval(sql)
         await connection.close()
-        return Counts(at, *cpu, commands=told["total_reads_processed"], transactions=transactions)
+        gateway, haproxy, shared, stored = cpu
+        return Counts(at, gateway, haproxy, shared, stored, told["total_reads_processed"], transactions)
 
     def _pids(self, postmaster: int) -> list[list[int]]:
         """Return the processes of the gateways, HAProxy, Redis and Postgres."""

@@ -240,6 +240,27 @@ def test_what_others_may_read(settings: Settings, monkeypatch: pytest.MonkeyPatc
     assert states(host_checks.check_permissions(settings))[-1] == ("permissions", "wrong")
 
 
+@pytest.mark.promise("replicas.login")
+def test_a_login_that_another_machine_may_use(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert states(host_checks.check_shared_login(settings)) == []
+    settings.codex_home.mkdir()
+    file = settings.codex_home / "auth.json"
+    file.touch(mode=0)  # Nobody reads it.
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(host_checks, "MOUNTS", mounts)
+    own = "22 1 254:1 / / rw,relatime - ext4 /dev/vda rw\n"
+    mounts.write_text(own)
+    assert states(host_checks.check_shared_login(settings)) == [("login file", "ok")]
+    mounts.write_text(f"{own}40 22 0:50 / {tmp_path} rw shared:7 - nfs4 server:/home rw\n")
+    (found,) = host_checks.check_shared_login(settings)
+    assert (found.state, "nfs4" in found.text, "turnbridge login" in found.remedy) == ("warning", True, True)
+    mounts.write_text(own)
+    (tmp_path / "another.json").hardlink_to(file)
+    assert states(host_checks.check_shared_login(settings)) == [("login file", "warning")]
+
+
 def test_a_store_that_is_none(settings: Settings) -> None:
     assert states(host_checks.check_store(settings)) == [("store", "ok")]
     settings.data_dir.mkdir()

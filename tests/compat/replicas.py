@@ -67,4 +67,10 @@ REPLICAS = (
         "replica that stops refuses new ones with `retry-after`.",
         source=OURS,
     ),
+    Promise(
+        id="replicas.login",
+        sentence="`doctor` warns of a login file that other machines may use too, without reading it; when one of them "
+        "has refreshed it, the 401 of the others names this cause and the command that helps.",
+        source=OURS,
+    ),
 )

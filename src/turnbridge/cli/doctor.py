@@ -20,6 +20,7 @@ from turnbridge.cli.host_checks import (
     check_permissions,
     check_port,
     check_proxy,
+    check_shared_login,
     check_store,
 )
 from turnbridge.settings.fields import Settings, load_settings, unknown_settings
@@ -67,6 +68,7 @@ def _findings(*, turn: bool, model: str) -> Iterator[Finding]:
         "home": codex.check_home,
         "binary": codex.check_binary,
         "login": codex.check_login,
+        "login file": lambda: check_shared_login(settings),
         "proxy": lambda: check_proxy(os.environ),
         "provider": codex.check_provider,
         "clock": codex.check_clock,

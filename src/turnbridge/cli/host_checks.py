@@ -33,6 +33,12 @@ FULL_DISK_MB = 64
 # A proxy answers in milliseconds, or not at all.
 CONNECT_TIMEOUT_S = 3.0
 DEFAULT_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+# File systems that other machines may have mounted too.
+NETWORK_FILE_SYSTEMS = (
+    *("9p", "afs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"),
+    *("fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
+)
+MOUNTS = Path("/proc/self/mountinfo")
 FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -118,6 +124,34 @@ def check_permissions(settings: Settings) -> Iterator[Finding]:
         yield Finding("permissions", "wrong", f"{settings.data_dir} is not writable", remedy)
     elif not exposed:
         yield Finding("permissions", "ok", "only this user can read the key, the login and the store")
+
+
+def check_shared_login(settings: Settings) -> Iterator[Finding]:
+    """Check that no other machine may use the same login; the file itself is not read."""
+    file = (settings.codex_home / LOGIN_FILE).resolve()
+    if not file.exists():
+        return
+    remedy = "Give each machine a CODEX_HOME on a disk of its own, and run `turnbridge login` there."
+    kind = _file_system(file)
+    if kind in NETWORK_FILE_SYSTEMS:
+        text = f"{file} is on a network file system ({kind}): its refresh token works once, on one machine"
+        yield Finding("login file", "warning", text, remedy)
+    elif file.stat().st_nlink > 1:
+        yield Finding("login file", "warning", f"{file} has other names too (hard links)", remedy)
+    else:
+        yield Finding("login file", "ok", "on a disk of this machine")
+
+
+def _file_system(file: Path) -> str:
+    """Return the kind of file system that a file is on; nothing where the system does not tell."""
+    found: tuple[int, str] = 0, ""
+    lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines() if MOUNTS.exists() else []
+    for line in lines:
+        mount, _, source = line.partition(" - ")
+        place = mount.split()[4].replace("\\040", " ")
+        if file.is_relative_to(place) and len(place) >= found[0]:
+            found = len(place), source.split()[0]
+    return found[1]
 
 
 def check_disk(settings: Settings) -> Iterator[Finding]:

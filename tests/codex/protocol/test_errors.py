@@ -12,6 +12,7 @@ from turnbridge.codex.protocol.errors import (
     CONTEXT_WORDS,
     DEFAULT_RETRY_AFTER_S,
     LOGIN_HELP,
+    USED_ELSEWHERE,
     gateway_error,
     incomplete_reason,
     wait_named_in,
@@ -143,6 +144,19 @@ def test_a_message_that_is_not_about_the_prompt_is_a_failure_of_the_provider(mes
 )
 def test_a_defect_of_codex_is_no_fault_of_the_prompt(message: str) -> None:
     assert failure("other", message) == Told(errors.BackendLost, message, "backend_unavailable")
+
+
+@pytest.mark.promise("replicas.login")
+def test_a_refresh_token_that_another_machine_has_used_is_named_as_the_cause() -> None:
+    # Codex's own words.
+    message = (
+        "Your access token could not be refreshed because your refresh token was already used. Please log out and sign "
+        "in again."
+    )
+    kind, said, *_ = failure("unauthorized", message)
+    assert kind is errors.LoginRequired
+    assert USED_ELSEWHERE in said
+    assert "turnbridge login" in said
 
 
 def test_a_missing_key_of_the_provider_is_a_missing_login() -> None:

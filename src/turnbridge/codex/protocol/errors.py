@@ -32,6 +32,12 @@ RATE_LIMITED = "rate limit exceeded"
 
 LOGIN_HELP = "Run `turnbridge login` as the user who runs Turnbridge, then try again."
 
+# In Codex's words for a refresh token that another process has used; it works once.
+REFRESH_TOKEN_USED = "refresh token was already used"
+USED_ELSEWHERE = (
+    "Another machine or copy uses the same auth.json, and has refreshed it. Give each machine a login of its own."
+)
+
 # How older versions report a status without a name.
 _UNEXPECTED_STATUS = re.compile(r"unexpected status (\d{3})\b")
 _TRY_AGAIN = re.compile(r"try again in ((?:\d+(?:\.\d+)? ?(?:ms|s|m|h) ?)+)", re.IGNORECASE)
@@ -65,7 +71,8 @@ def _context_too_long(message: str) -> GatewayError:
 
 
 def _login_required(message: str) -> GatewayError:
-    return errors.LoginRequired(f"The provider rejected Codex's login: {message} {LOGIN_HELP}")
+    cause = f"{USED_ELSEWHERE} " if REFRESH_TOKEN_USED in message else ""
+    return errors.LoginRequired(f"The provider rejected Codex's login: {message} {cause}{LOGIN_HELP}")
 
 
 def _overloaded(message: str) -> GatewayError:
