@@ -19,6 +19,7 @@ from turnbridge.offload.schemas import SchemaJudge
 from turnbridge.replicas.rates import SharedRates
 from turnbridge.replicas.replica import Replica, replica_of
 from turnbridge.replicas.runs import SharedRuns, shared_runs
+from turnbridge.replicas.tokens import SharedTokens
 from turnbridge.settings.fields import Settings
 from turnbridge.store.schema import store_url
 from turnbridge.store.sql_store import SqlStore, guarded_store
@@ -95,7 +96,7 @@ def begun_parts(
         trace=trace,
         spans=spans_for(os.environ),
         keyring=keyring,
-        meter=Meter(store, keyring.clients),
+        meter=Meter(store, keyring.clients, budgets=None if replica is None else SharedTokens(replica, replica.redis)),
         store=store,
         answers=store if settings.store_ttl_days else None,
         replica=replica,

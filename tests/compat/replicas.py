@@ -20,6 +20,13 @@ REPLICAS = (
         source=OURS,
     ),
     Promise(
+        id="replicas.tokens",
+        sentence="Token limits hold for all replicas together: a request reserves tokens before it runs, and what it "
+        "used counts everywhere when it ends.",
+        source=OURS,
+        divergence="How much a turn uses is known when it ends, so the last ones may exceed the limit.",
+    ),
+    Promise(
         id="replicas.idempotency",
         sentence="A request with an `Idempotency-Key` is run once on all replicas: another one waits for the finished "
         "answer and repeats it. A key whose replica was killed is free again within 30 seconds.",

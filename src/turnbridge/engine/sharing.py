@@ -223,4 +223,42 @@ class Peers(Protocol):
 
     def tell(self, replica: str, message: tuple[str, ...]) -> None:
         """Send a message to a replica soon: it may be lost, and whoever sends it can do without."""
+
+
+class Budget(NamedTuple):
+    """The tokens of a client in one window."""
+
+    window: str
+    start: int
+    ends_in_s: int
+    limit: int
+    used: int
+    """As far as this replica knows."""
+
+
+class Reservation(NamedTuple):
+    """Tokens that a request may use."""
+
+    client: str
+    member: str
+
+
+class TokenBudgets(Protocol):
+    """The tokens of clients, on all replicas."""
+
+    def share(self, limit: int) -> int:
+        """Return this replica's share of what is left."""
+        ...
+
+    async def reserve(
+        self, client: str, budgets: Sequence[Budget], tokens: int
+    ) -> tuple[Reservation | None, list[int]]:
+        """Reserve tokens if every budget has some left; return also what is left of each.
+
+        Raises `SharedStateAway`.
+        """
+        ...
+
+    def settle(self, client: str, reservation: Reservation | None, budgets: Sequence[Budget], tokens: int) -> None:
+        """End a reservation, and count what was used."""
         ...

@@ -102,12 +102,20 @@ class SharedRedis:
         """Run a script that returns integers. Those of one moment are sent together, on one connection."""
         if self.is_away and not while_away:
             raise SharedStateAway
+        return await self._queue(script, keys, values)
+
+    def post(self, script: Script, keys: Sequence[str], values: Sequence[str | int]) -> None:
+        """Run a script whose result nobody needs, before all later ones. While Redis is away, it is dropped."""
+        if not self.is_away:
+            self._queue(script, keys, values).add_done_callback(lambda call: call.cancelled() or call.exception())
+
+    def _queue(self, script: Script, keys: Sequence[str], values: Sequence[str | int]) -> "asyncio.Future[list[int]]":
         self.commands += 1
         call = _Call(script, keys, values, asyncio.get_running_loop().create_future())
         self._calls.append(call)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send())
-        return await call.result
+        return call.result
 
     async def _send(self) -> None:
         """Send the scripts that wait, one batch after another."""

@@ -6,15 +6,17 @@ from functools import lru_cache, partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.engine.ports import PlanWindow
-from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import RateLimited
 from turnbridge.turn.rates import Rate, parse_rates
 from turnbridge.turn.usage import described_tokens
 from turnbridge.web.middleware.auth import caller
-from turnbridge.web.middleware.meter import Meter
+from turnbridge.web.middleware.meter import Meter, TokenStanding
 from turnbridge.web.middleware.observability import RequestContext, context_of
 from turnbridge.web.middleware.rate_limit import RequestRates, duration
 
+# Of JSON with a text in English; images are longer than their tokens, so they are not taken at their word.
+BYTES_PER_TOKEN = 4
+MOST_RESERVED = 100_000
 PLAN_WINDOWS = ("primary", "secondary")
 PREFIX = "x-turnbridge-plan-"
 PLAN_HEADERS = tuple(
@@ -56,14 +58,23 @@ class Limits:
         context.on_end = self._meter.request_ended
         if client.admin:
             context.late_headers = partial(self._plan_headers, client.limits.account)
-        if client.limits.tokens:
-            self._check_tokens(context, client)
         own = client.limits.rate
         limits = self._rates.usual if own is None else _rates_of(own)
+        if client.limits.tokens:
+            if self._meter.budgets is not None:
+                return self._budgeted(limits, scope, receive, send)
+            self._check_tokens(context, self._meter.standing(client))
         return self._limited(limits, scope, receive, send) if limits else self._app(scope, receive, send)
 
-    def _check_tokens(self, context: RequestContext, client: Client) -> None:
-        standing = self._meter.standing(client)
+    async def _budgeted(self, limits: Sequence[Rate], scope: Scope, receive: Receive, send: Send) -> None:
+        """Reserve tokens on all replicas before anything else."""
+        context = context_of(scope)
+        length = context.headers.get(b"content-length", b"")
+        tokens = max(int(length) // BYTES_PER_TOKEN, 1) if length.isdigit() else 1
+        self._check_tokens(context, await self._meter.reserve(caller(scope), context, min(tokens, MOST_RESERVED)))
+        await (self._limited(limits, scope, receive, send) if limits else self._app(scope, receive, send))
+
+    def _check_tokens(self, context: RequestContext, standing: TokenStanding | None) -> None:
         if standing is not None:
             context.response_headers.extend(standing.headers())
             if not standing.remaining:

@@ -6,6 +6,7 @@ other gateways on the same store count them, too.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from turnbridge.engine.records import UsageStore
+from turnbridge.engine.sharing import Budget, Reservation, SharedStateAway, TokenBudgets
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import GatewayError
 from turnbridge.turn.events import Usage
@@ -59,10 +61,12 @@ class Meter:
         store: UsageStore | None,
         clients: Callable[[], Iterable[Client]] = tuple,
         *,
+        budgets: TokenBudgets | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`clients` returns all that there are now."""
+        """`clients` returns all that there are now; `budgets` are those of all replicas."""
         self._store = store
+        self.budgets = budgets
         self._clients = clients
         self._now = now
         self._waiting: dict[UsageKey, Counts] = {}
@@ -72,17 +76,48 @@ class Meter:
         self._asked: set[str] = set()
         self._reload_at = 0.0
 
-    def request_ended(self, context: RequestContext, outcome: Outcome) -> None:
+    def request_ended(self, context: RequestContext, outcome: Outcome, reservation: Reservation | None = None) -> None:
         """Count a request that asked for an answer."""
         if context.client is not None:
             counts = _counted(context.usage)
             counts.requests, counts.errors = 1, int(outcome in FAILED)
-            self._add(context.client, context.codex_model, counts)
+            self._add(context.client, context.codex_model, counts, reservation)
 
     def turn_ended(self, usage: Usage, model: str | None, client: Client | None) -> None:
         """Count the tokens of a background response, whose request was counted before."""
         if client is not None:
             self._add(client, model, _counted(usage))
+
+    async def reserve(self, client: Client, context: RequestContext, tokens: int) -> TokenStanding | None:
+        """Reserve tokens for a request on all replicas, until it ends; return the tightest of its client's limits."""
+        standing = self.standing(client)
+        if standing is None or self.budgets is None:
+            return standing
+        budgets = self._budgets(client)
+        try:
+            reservation, left = await self.budgets.reserve(client.id, budgets, tokens)
+        except SharedStateAway:
+            left_here = min(self.budgets.share(standing.remaining), standing.remaining)
+            return standing._replace(remaining=left_here)
+
+        def ended(context: RequestContext, outcome: Outcome) -> None:
+            self.request_ended(context, outcome, reservation)
+
+        context.on_end = ended
+        pairs = zip(client.limits.tokens, budgets, left, strict=True)
+        return min(
+            (TokenStanding(limit, max(rest, 0), budget.ends_in_s) for limit, budget, rest in pairs),
+            key=lambda each: (each.remaining, -each.resets_in_s),
+        )
+
+    def _budgets(self, client: Client) -> list[Budget]:
+        now = self._now()
+        found = []
+        for limit in client.limits.tokens:
+            start, used = self._window(client.id, limit.window, now)
+            ends_in_s = math.ceil(start + WINDOW_SECONDS[limit.window] - now)
+            found.append(Budget(limit.window, start, ends_in_s, limit.amount, used))
+        return found
 
     def standing(self, client: Client) -> TokenStanding | None:
         """Return the tightest of a client's token limits."""
@@ -137,7 +172,7 @@ class Meter:
         except GatewayError as error:
             log.error("usage_lost", reason=error.message, entries=len(self._waiting))
 
-    def _add(self, client: Client, model: str | None, counts: Counts) -> None:
+    def _add(self, client: Client, model: str | None, counts: Counts, reservation: Reservation | None = None) -> None:
         now = self._now()
         key = UsageKey(client.id, int(now) // HOUR_S * HOUR_S, model or "")
         known = self._waiting.get(key)
@@ -149,6 +184,8 @@ class Meter:
         for limit in client.limits.tokens:
             start, spent = self._window(client.id, limit.window, now)
             self._spent[client.id, limit.window] = start, spent + counts.input + counts.output
+        if self.budgets is not None and client.limits.tokens:
+            self.budgets.settle(client.id, reservation, self._budgets(client), counts.input + counts.output)
 
     def _window(self, client: str, window: Window, now: float) -> tuple[int, int]:
         start = window_start(window, now)
