@@ -104,12 +104,14 @@ class SharedRedis:
             raise SharedStateAway
         return await self._queue(script, keys, values)
 
-    def post(self, script: Script, keys: Sequence[str], values: Sequence[str | int]) -> None:
+    def post(self, script: Script, keys: Sequence[str], values: Sequence[str | int | bytes]) -> None:
         """Run a script whose result nobody needs, before all later ones. While Redis is away, it is dropped."""
         if not self.is_away:
             self._queue(script, keys, values).add_done_callback(lambda call: call.cancelled() or call.exception())
 
-    def _queue(self, script: Script, keys: Sequence[str], values: Sequence[str | int]) -> "asyncio.Future[list[int]]":
+    def _queue(
+        self, script: Script, keys: Sequence[str], values: Sequence[str | int | bytes]
+    ) -> "asyncio.Future[list[int]]":
         self.commands += 1
         call = _Call(script, keys, values, asyncio.get_running_loop().create_future())
         self._calls.append(call)
