@@ -8,10 +8,13 @@ import pytest
 import structlog
 
 from tests.support.gateway import API_KEY, Bridge
+from tests.support.issued_keys import issued, known, revoked, unknown
 from tests.support.logs import logged_requests
 from tests.support.ollama_client import OllamaBridge, running_ollama
 from tests.web.asgi_driver import Answer, call
 from turnbridge.scripted_model.replies import answer, message
+from turnbridge.store.schema import store_url
+from turnbridge.turn.clients import ClientLimits
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -136,6 +139,15 @@ async def test_its_limits_are_its_own(tmp_path: Path) -> None:
             lines = await logged_requests(logs, 4)
         async with running.bridge.http.stream("GET", "/turnbridge/api/live") as events:
             live = await anext(events.aiter_text())
+        # A key of this name has its limits, and its end.
+        url = store_url(tmp_path)
+        made = await issued(url, "ollama", ClientLimits(models=("gpt-5.4",)))
+        await known(running.bridge, made)
+        assert (await running.http.post("/api/chat", json=ASK)).status_code == 404
+        await revoked(url, "ollama")
+        await unknown(running.bridge, made)
+        refused = await running.http.post("/api/chat", json=ASK)
+        assert (refused.status_code, "was revoked" in refused.text) == (401, True)
     assert live.count('"client":"ollama"') == live.count('"route":"POST /api/chat"') == 3
     assert (statuses, key.status_code) == ([200, 200, 429], 200)
     assert [line["client"] for line in lines[:3]] == ["ollama"] * 3

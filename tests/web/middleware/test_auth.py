@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 HOW = (
     "Send the header 'Authorization: Bearer YOUR_KEY' (in OpenAI's SDKs: api_key or OPENAI_API_KEY), "
-    "where YOUR_KEY is the PROXY_API_KEY of this server."
+    "where YOUR_KEY is a key of this server: PROXY_API_KEY, or one that its operator made by `turnbridge keys create`."
 )
 
 

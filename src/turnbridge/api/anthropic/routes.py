@@ -1,6 +1,5 @@
 """The routes of the Messages API: creating a message, counting its tokens, and the sign that a server is there."""
 
-import dataclasses
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -101,4 +100,4 @@ def _with_betas(settled: Settled, request: Request) -> Settled:
     given = (beta.strip() for header in request.headers.getlist(BETA_HEADER) for beta in header.split(",", MOST_BETAS))
     unknown = (f"{BETA_HEADER}: {beta}" for beta in given if beta and not beta.startswith(SERVED_BETAS))
     turn = replace(settled.turn, ignored=(*settled.turn.ignored, *dict.fromkeys(unknown)))
-    return dataclasses.replace(settled, turn=turn)
+    return replace(settled, turn=turn)

@@ -5,6 +5,7 @@ it runs here: one of a foreign origin is refused, and so is one that comes under
 rebinding). Whoever comes from another machine, or through a proxy that says so, needs a key of the gateway's.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -14,10 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turnbridge.api.ollama.routes import OLLAMA, Ollama
 from turnbridge.turn.clients import Client
-from turnbridge.turn.errors import Forbidden
+from turnbridge.turn.errors import Forbidden, InvalidApiKey
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, header_value, is_loopback, names_us
-from turnbridge.web.middleware.auth import HOST_ECHO_LIMIT, Keys
+from turnbridge.web.middleware.auth import ENDED, HOST_ECHO_LIMIT, Keys
 from turnbridge.web.middleware.cors import Origins
 from turnbridge.web.middleware.idempotency import AnswerOnce, Answers
 from turnbridge.web.middleware.ingress import Ingress, PageSide, RequestEnded
@@ -57,17 +58,28 @@ class Visitors:
 
     def __init__(self, keyring: Keyring) -> None:
         self._keys = Keys(keyring)
+        self._keyring = keyring
 
     def client(self, scope: Scope) -> Client:
         """Return the client of a request; raises what refuses it."""
         proxied = any(name in PROXY_HEADERS for name, _ in scope["headers"])
         # A key that comes from here is not looked at: many clients send just any, since Ollama asks for none.
         here = is_loopback(context_of(scope).peer) and not proxied
-        return _without_key(scope) if here else self._keys.check(scope)
+        return self._without_key(scope) if here else self._keys.check(scope)
+
+    def _without_key(self, scope: Scope) -> Client:
+        """Return the client of a program on this machine: that of the key of this name, if the operator made one."""
+        _check_local(scope)
+        record = self._keyring.named(CLIENT.name)
+        if record is None:
+            return CLIENT
+        if (ended := record.ended(time.time())) is not None:
+            raise InvalidApiKey(f"{ENDED[ended]}: `{record.name}`, which stands for programs that send none.")
+        return record.as_client()
 
 
-def _without_key(scope: Scope) -> Client:
-    """Return the client of a program on this machine; raises `Forbidden` for a page that is not of this machine."""
+def _check_local(scope: Scope) -> None:
+    """Raise `Forbidden` for a page that is not of this machine."""
     if not names_us(scope, HOST_NAMES):
         host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
         raise Forbidden(f"The host '{host}' is not a name of this machine. Use 127.0.0.1 or localhost.")
@@ -77,7 +89,6 @@ def _without_key(scope: Scope) -> Client:
         raise Forbidden(
             "This origin may not call this server from a browser. Add it to PROXY_CORS_ALLOWED_ORIGINS to allow it."
         )
-    return CLIENT
 
 
 def build_listener(

@@ -27,8 +27,10 @@ MASKABLE_LENGTH = 12
 
 HOW_TO_GIVE_IT = (
     "Send the header 'Authorization: Bearer YOUR_KEY' (in OpenAI's SDKs: api_key or OPENAI_API_KEY), "
-    "where YOUR_KEY is the {setting} of this server."
+    "where YOUR_KEY is {setting}."
 )
+
+ANY_KEY = "a key of this server: PROXY_API_KEY, or one that its operator made by `turnbridge keys create`"
 
 HOST_ECHO_LIMIT = 100
 """The refusal repeats the host, since a proxy in between may have set it."""
@@ -100,8 +102,8 @@ class KeyBrake:
 class Keys:
     """The keys that are accepted, and the brake on guessing them."""
 
-    def __init__(self, keyring: Keyring, *, setting: str = "PROXY_API_KEY") -> None:
-        """`setting` is where the operator has chosen them."""
+    def __init__(self, keyring: Keyring, *, setting: str = ANY_KEY) -> None:
+        """`setting` says where the operator has them from."""
         self._keyring = keyring
         self._help = HOW_TO_GIVE_IT.format(setting=setting)
         self._brake = KeyBrake()
@@ -170,7 +172,7 @@ class Authentication:
         host = (header_value(scope, b"host") or b"")[:HOST_ECHO_LIMIT].decode("latin-1")
         raise InvalidApiKey(
             f"The host '{host}' is not a name of this server, which asks for the key then. "
-            f"Use the server's address instead. Or: {HOW_TO_GIVE_IT.format(setting='PROXY_API_KEY')}"
+            f"Use the server's address instead. Or: {HOW_TO_GIVE_IT.format(setting=ANY_KEY)}"
         )
 
 

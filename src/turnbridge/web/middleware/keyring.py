@@ -45,6 +45,7 @@ class Keyring:
         self._now = now
         self._version: int | None = None
         self._records: Sequence[KeyRecord] = ()
+        self._by_name: Mapping[str, KeyRecord] = {}
         self._clients: Mapping[bytes, Client] = self._own
         self._ended: Mapping[bytes, str] = {}
         self._next_expiry = math.inf
@@ -72,6 +73,10 @@ class Keyring:
     def current(self, client: Client) -> Client | None:
         """Return a client as it is now; None if it has no key any more."""
         return next((each for each in self._clients.values() if each.id == client.id), None)
+
+    def named(self, name: str) -> KeyRecord | None:
+        """Return a key of the store by its name, also one that is not accepted any more."""
+        return self._by_name.get(name)
 
     def ended(self, key: bytes) -> str | None:
         """Return why a key that was found nowhere is not accepted any more; None if there never was such a key."""
@@ -123,6 +128,7 @@ class Keyring:
         now, before = self._now(), self._clients
         states = [(bytes.fromhex(record.digest), record, record.ended(now)) for record in records]
         self._records = records
+        self._by_name = {record.name: record for record in records}
         self._clients = {digest: record.as_client() for digest, record, ended in states if ended is None} | self._own
         self._ended = {digest: ended for digest, _, ended in states if ended is not None}
         self._next_expiry = min(
