@@ -125,7 +125,7 @@ class Follower:
         for chunk in found.chunks:
             first = chunk.frames - frame_count([chunk.body])
             if first > self.position:
-                # The shared stream was lost, and its maker has not noticed yet.
+                # Somebody has trimmed the stream in Redis. The store has all of it in the end.
                 break
             body, _ = without_frames(chunk.body, self.position - first)
             self._log.add(body)

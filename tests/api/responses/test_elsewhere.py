@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.api.responses.test_background import PAST, encoder_of, run_of, state_on
@@ -178,10 +178,11 @@ STEPS = st.lists(
         st.tuples(st.just("make"), st.integers(1, 3)),
         st.tuples(st.sampled_from(["share", "fail", "answer lost"]), st.just(0)),
         st.tuples(st.sampled_from(["read", "read"]), st.integers(0, 1)),
-        st.tuples(st.sampled_from(["empty"]), st.just(0)),
+        st.tuples(st.sampled_from(["empty", "trim"]), st.just(0)),
     ),
     max_size=25,
 )
+TWICE: list[Step] = [("make", 1), ("share", 0), ("make", 1), ("share", 0)]
 FATES = st.sampled_from(["finished", "taken over", "cancelled", "deleted", "taken over, goes on"])
 
 
@@ -267,9 +268,9 @@ class Story:
             assert await reader.follower.ended()
         self._check(ended=True)
         # What was deleted, or lost with Redis, only those have who had read it before.
-        if fate != "deleted" and ("empty", 0) not in steps:
-            first, second = (b"".join(reader.log.chunks) for reader in self._readers)
-            assert first == second
+        if fate != "deleted" and not {("empty", 0), ("trim", 0)}.intersection(steps):
+            later = await self._other._rest(self._record, 0)
+            assert [b"".join(reader.log.chunks) for reader in self._readers] == [later, later]
 
     async def _take(self, what: str, number: int) -> None:
         if what == "make":
@@ -283,6 +284,10 @@ class Story:
             await self._readers[number].follower.take()
         elif what == "empty" and self._place.redis is not None:
             await self._place.redis.run(lambda client: client.flushall())
+        elif what == "trim" and self._place.redis is not None:
+            await self._place.redis.run(
+                lambda client: client.xtrim(f"turnbridge:frames:{self._id}", maxlen=1, approximate=False)
+            )
         elif what in ("fail", "answer lost"):
             self._frames.next = what
 
@@ -299,11 +304,20 @@ class Story:
         else:
             assert await store.take_over(self._record, "B", 30)
             if fate == "taken over, goes on":
-                await self._take("make", 2)
-                await self._take("share", 0)
+                await self._goes_on()
             failed = self._with_status("failed")
-            assert await store.finish_response(failed, events=await self._other.stream_so_far(failed), maker="B")
+            events = await self._other.stream_so_far(failed)
+            if fate == "taken over, goes on":
+                await self._goes_on()
+            assert await store.finish_response(failed, events=events, maker="B")
         assert not await store.finish_response(self._with_status("completed"), maker="A")
+
+    async def _goes_on(self) -> None:
+        """Let the former maker write, and one of the readers read."""
+        await self._take("make", 2)
+        await self._take("share", 0)
+        await self._take("read", 0)
+        assert not await self._place.store.finish_response(self._with_status("completed"), maker="A")
 
     def _with_status(self, status: str) -> ResponseRecord:
         return ResponseRecord(
@@ -338,6 +352,9 @@ def test_any_order_of_steps_gives_readers_the_same_events_and_one_end(
 
         @settings(max_examples=60)
         @given(steps=STEPS, fate=FATES)
+        @example(steps=[*TWICE, ("trim", 0), ("read", 0)], fate="finished")
+        @example(steps=[*TWICE, ("trim", 0), ("read", 0)], fate="taken over")
+        @example(steps=[*TWICE, ("read", 0), ("empty", 0), *TWICE, ("read", 1)], fate="finished")
         def told(steps: list[Step], fate: str) -> None:
             runner.run(Story(place, next(names)).tell(steps, fate))
 

@@ -114,7 +114,9 @@ class MadeElsewhere:
             log.warning("shared_frames_lost", response=record.id, reason=str(error))
             return None
         chunks = [chunk.body for chunk in found.chunks]
-        return await pack([*chunks, last_frames(record, frame_count(chunks))]) if chunks else None
+        count = frame_count(chunks)
+        # Without its beginning, which somebody may have trimmed, it is of no use.
+        return await pack([*chunks, last_frames(record, count)]) if count and found.chunks[-1].frames == count else None
 
     async def over(self, response_id: str) -> None:
         """Delete what is shared of a response whose end is stored."""
