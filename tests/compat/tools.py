@@ -7,6 +7,7 @@ from tests.compat.promise import (
     FUNCTIONS,
     OURS,
     RESPONSES_STREAM,
+    VISION,
     WEB_SEARCH,
     Promise,
 )
@@ -276,8 +277,14 @@ TOOLS = (
         source=CLIENTS,
     ),
     Promise(
+        id="tools.image-generation",
+        sentence="With a ChatGPT login, `image_generation` gives images as items; without one it is a 400 with the reason.",
+        source=VISION,
+        divergence="Codex chooses size and quality; no partial images. The model is told a path; its file is removed.",
+    ),
+    Promise(
         id="tools.hosted",
-        sentence="Hosted tools other than web search and MCP are a 400 with each type, its index, and why.",
+        sentence="Hosted tools other than web search, images and MCP are a 400 with each type, its index, and why.",
         source=FUNCTIONS,
         divergence="OpenAI runs them.",
     ),

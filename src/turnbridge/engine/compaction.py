@@ -25,7 +25,7 @@ async def is_due(request: TurnRequest, plan: Compaction, tokenizer: Tokenizer) -
 
 def summary_request(request: TurnRequest, plan: Compaction) -> TurnRequest:
     """Return the turn that writes the summary: it has no tools, so that the model can do nothing else."""
-    spec = replace(request.spec, tools=(), servers=(), web_search=None, output=PlainText())
+    spec = replace(request.spec, tools=(), servers=(), web_search=None, image_generation=False, output=PlainText())
     items = (*_replaced(request, plan), plan.prompt)
     return TurnRequest(spec=spec, items=items, metadata=request.metadata, large=request.large)
 

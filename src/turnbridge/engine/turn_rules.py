@@ -11,6 +11,7 @@ from turnbridge.turn.errors import GatewayError, OutputRejected, TurnTimeout
 from turnbridge.turn.events import (
     CallsAwaited,
     FunctionCallDone,
+    ImageDone,
     McpApprovalAsked,
     McpCallDone,
     McpCallStarted,
@@ -35,6 +36,7 @@ from turnbridge.turn.items import (
     RawItem,
     Reasoning,
     TextPart,
+    image_item,
     replace,
 )
 from turnbridge.turn.request import TurnRequest, tool_key
@@ -101,7 +103,7 @@ class ToolRules:
             return self._judge_calls(batch, ending.order, problems)
         if isinstance(ending, TurnCompleted):
             self.spent += ending.usage
-            # A web search counts as a call, and needs no output. So does a call that an MCP server has answered.
+            # A search, an image and a call that an MCP server has answered count as calls, and need no output.
             called = bool(self._served) or any(isinstance(item, RawItem) for item in self.said)
             if self._request.must_call and not called:
                 return self._remind(batch[:-1])
@@ -183,6 +185,8 @@ class ToolRules:
                 return FunctionCallOutput(call_id=call_id, output=result.shown)
             case WebSearchDone(item_id, action):
                 return RawItem(item={"type": "web_search_call", "id": item_id, "status": "completed", "action": action})
+            case ImageDone(item_id, prompt, image):
+                return RawItem(item=image_item(item_id, prompt, image))
             case _:
                 return None
 

@@ -118,6 +118,20 @@ class WebSearchDone(Struct, frozen=True):
     action: JsonObject
 
 
+class ImageStarted(Struct, frozen=True):
+    """The model has asked for an image, which takes a minute or two."""
+
+    item_id: str
+
+
+class ImageDone(Struct, frozen=True):
+    """An image in base64, and the prompt that the model wrote for it; without an image, making it failed."""
+
+    item_id: str
+    prompt: str
+    image: str | None
+
+
 class HistoryCompacted(Struct, frozen=True):
     """The history was too long, so a summary stands for it from here on."""
 
@@ -204,6 +218,8 @@ ItemEvent: TypeAlias = (
     | ReasoningDone
     | FunctionCallDone
     | WebSearchDone
+    | ImageStarted
+    | ImageDone
     | HistoryCompacted
     | McpToolsListed
     | McpCallStarted

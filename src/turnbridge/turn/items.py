@@ -139,6 +139,18 @@ class RawItem(Struct, frozen=True, kw_only=True):
         return found if isinstance(found, str) else None
 
 
+def image_item(item_id: str, prompt: str, image: str | None) -> JsonObject:
+    """Return the item of an image that was made, or could not be."""
+    status = "failed" if image is None else "completed"
+    return {
+        "type": "image_generation_call",
+        "id": item_id,
+        "status": status,
+        "revised_prompt": prompt,
+        "result": image,
+    }
+
+
 # The namespaces of a call that mean the same as none.
 NO_NAMESPACE = (None, "", "functions")
 
@@ -162,7 +174,7 @@ def custom_input(arguments: str) -> str:
 Item: TypeAlias = Message | Reasoning | FunctionCall | FunctionCallOutput | RawItem
 
 # The types of raw items that the model produces.
-MODELS_OWN = ("web_search_call",)
+MODELS_OWN = ("web_search_call", "image_generation_call")
 
 
 def is_models(item: Item) -> bool:

@@ -101,6 +101,8 @@ class ThreadSpec(Struct, frozen=True, kw_only=True):
     servers: tuple[McpServer, ...] = ()
     """The MCP servers whose tools may be called; these are among `tools` once they are listed."""
     web_search: WebSearch | None = None
+    image_generation: bool = False
+    """Whether the model may have Codex make images."""
     effort: str | None = None
     summary: str | None = None
     summary_needed: bool = True

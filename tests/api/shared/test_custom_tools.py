@@ -194,7 +194,7 @@ def test_all_tools_that_cannot_be_carried_are_named_at_once() -> None:
     assert raised.value.message == (
         "Tools of type 'file_search' and 'web_search' and 'shell' cannot be carried to Codex "
         "(tools[0], tools[2].tools[0], tools[3]). "
-        "Functions, custom tools, namespaces of these, 'mcp', 'tool_search' and 'web_search' can. "
+        "Functions, custom tools, namespaces of these, 'image_generation', 'mcp', 'tool_search' and 'web_search' can. "
         f"{WHY['file_search']} {WHY['shell']}"
     )
 

@@ -35,6 +35,7 @@ async def idle_worker(
         binary="idle",
         models=(),
         offer=ModelOffer(models=()),
+        makes_images=False,
         login_missing=login is None,
         login=login,
         over_websocket=False,

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.api.shared.event_streams import PHASES, check_stream, texts
 from tests.api.shared.told import Told, told
 from turnbridge.codex.protocol import messages as schema
-from turnbridge.codex.protocol.decode import HOST_ACTIONS, Retries, TurnDecoder
+from turnbridge.codex.protocol.decode import HOST_ACTIONS, TurnDecoder
 from turnbridge.codex.protocol.errors import CONTEXT_WORDS
+from turnbridge.codex.protocol.retries import Retries
 from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn import errors
 from turnbridge.turn import events as ev

@@ -62,8 +62,8 @@ REFUSED_REQUESTS = frozenset({"account/chatgptAuthTokens/refresh", "attestation/
 
 # Not sent by Codex: the connection adds it.
 OUR_OWN_FIELDS = {(schema.ToolCallAsked, "requestId")}
-# Codex sends the providers of the user's configuration, and does not describe them.
-UNDESCRIBED_FIELDS = {(schema.ConfiguredModel, "model_providers")}
+# Codex sends the providers of the user's configuration and the parts of raw outputs, and does not describe them.
+UNDESCRIBED_FIELDS = {(schema.ConfiguredModel, "model_providers"), (schema.RawPart, "image_url")}
 
 TAKES: dict[str, tuple[type[inspect.Type], ...]] = {
     "null": (inspect.NoneType,),

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from tests.api.shared.told import Told, told
-from turnbridge.codex.protocol.decode import LONGEST_ATTEMPT_S, Retries
 from turnbridge.codex.protocol.messages import TurnError
+from turnbridge.codex.protocol.retries import LONGEST_ATTEMPT_S, Retries
 from turnbridge.turn import errors
 
 CANNOT_REACH = (

@@ -141,8 +141,10 @@ class MessageEncoder:
                 | ev.McpCallDone()
                 | ev.McpApprovalAsked()
                 | ev.HistoryCompacted()
+                | ev.ImageStarted()
+                | ev.ImageDone()
             ):
-                raise AssertionError("This API has no MCP servers, and compacts nothing.")
+                raise AssertionError("This API has no MCP servers and no images, and compacts nothing.")
             case ev.WebSearchDone():
                 return self._search(event)
             case ev.TurnCompleted():

@@ -145,7 +145,14 @@ class ChatEncoder:
                 | ev.HistoryCompacted()
             ):
                 raise AssertionError("This API has no MCP servers, and compacts nothing.")
-            case ev.TurnServed() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
+            case (
+                ev.TurnServed()
+                | ev.ReasoningStarted()
+                | ev.ReasoningDone()
+                | ev.WebSearchDone()
+                | ev.ImageStarted()
+                | ev.ImageDone()
+            ):
                 return []
             case ev.TurnCompleted():
                 return self._finish(index, "stop", event.usage)

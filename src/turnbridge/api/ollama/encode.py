@@ -132,7 +132,15 @@ class OllamaEncoder:
                 | ev.HistoryCompacted()
             ):
                 raise AssertionError("This API has no MCP servers, and compacts nothing.")
-            case ev.TurnServed() | ev.MessageDone() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
+            case (
+                ev.TurnServed()
+                | ev.MessageDone()
+                | ev.ReasoningStarted()
+                | ev.ReasoningDone()
+                | ev.WebSearchDone()
+                | ev.ImageStarted()
+                | ev.ImageDone()
+            ):
                 return []
             case ev.TurnCompleted() | ev.CallsAwaited():
                 return self._finish("stop", event.usage)

@@ -79,7 +79,6 @@ IGNORED: dict[str, Json] = {
     "truncation": "disabled",
 }
 
-
 Placed: TypeAlias = tuple[str, JsonObject]
 """An item, and its place in the request, for errors."""
 
@@ -248,6 +247,7 @@ def _turn(
             instructions=request.instructions,
             tools=tools.tools,
             web_search=tools.web_search,
+            image_generation=tools.image_generation,
             servers=tools.servers,
             effort=reasoning.effort,
             summary=one_of(summary, parameters.SUMMARIES, param="reasoning.summary"),

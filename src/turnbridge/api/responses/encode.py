@@ -11,6 +11,7 @@ from turnbridge.api.responses.call_items import shown_call
 from turnbridge.api.responses.decode import DecodedResponses
 from turnbridge.api.responses.mcp_items import ServerEvent, begun_item, known_fields, steps
 from turnbridge.api.responses.parts import REASONING, SUMMARY, TEXT, PartKind
+from turnbridge.api.responses.provider_items import ProviderEvent, provider_item, provider_steps
 from turnbridge.api.responses.schema import envelope, usage_object
 from turnbridge.api.shared import sse
 from turnbridge.api.shared.errors import error_event, error_object, failure_code
@@ -181,8 +182,8 @@ class ResponseEncoder:
                 return self._done(event.item_id, encrypted=event.encrypted)
             case ev.FunctionCallDone():
                 return self._call(event)
-            case ev.WebSearchDone():
-                return self._search(event)
+            case ev.WebSearchDone() | ev.ImageStarted() | ev.ImageDone():
+                return self._of_provider(event)
             case ev.HistoryCompacted():
                 return self._compacted(event)
             case ev.McpToolsListed() | ev.McpCallStarted() | ev.McpCallDone() | ev.McpApprovalAsked():
@@ -285,18 +286,17 @@ class ResponseEncoder:
         shown.item[shown.field] = shown.value
         return [*happened, *self._done(call.item_id)]
 
-    def _search(self, search: ev.WebSearchDone) -> list[Event]:
-        item: JsonObject = {
-            "type": "web_search_call",
-            "id": search.item_id,
-            "status": "in_progress",
-            "action": dict(search.action),
-        }
-        happened = self._add(search.item_id, item)
-        place: JsonObject = {"item_id": search.item_id, "output_index": self._open[search.item_id].index}
-        for step in ("in_progress", "searching", "completed"):
-            happened.append(self._event(f"response.web_search_call.{step}", **place))
-        return [*happened, *self._done(search.item_id)]
+    def _of_provider(self, event: ProviderEvent) -> list[Event]:
+        """Return the events of a search or an image: it is added, goes through some steps, and may be done."""
+        item_id, item = event.item_id, provider_item(event)
+        happened = [] if item_id in self._open else self._add(item_id, {**item, "status": "in_progress"})
+        opened, kind = self._open[item_id], item["type"]
+        place: JsonObject = {"item_id": item_id, "output_index": opened.index}
+        happened += [self._event(f"response.{kind}.{step}", **place) for step in provider_steps(event)]
+        opened.item |= item
+        if not isinstance(event, ev.ImageStarted):
+            happened += self._done(item_id, status=str(item["status"]))
+        return happened
 
     def _compacted(self, event: ev.HistoryCompacted) -> list[Event]:
         if self.compaction_item is None:

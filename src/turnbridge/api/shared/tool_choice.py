@@ -14,6 +14,7 @@ from turnbridge.turn.request import Tool, ToolKey, WebSearch, tool_key
 WEB_SEARCH_TYPES = ("web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11")
 MODES = ("auto", "required")
 MCP = "mcp"
+IMAGE_GENERATION = "image_generation"
 
 
 class Function(Struct):
@@ -46,6 +47,7 @@ class ToolUse(Struct, frozen=True, kw_only=True):
 
     tools: tuple[Tool, ...] = ()
     web_search: WebSearch | None = None
+    image_generation: bool = False
     servers: tuple[McpServer, ...] = ()
     must_call: bool = False
     ignored: tuple[str, ...] = ()
@@ -58,7 +60,7 @@ def chosen_tools(choice: str | JsonObject | None, declared: ToolUse, param: str)
         return declared
     if choice == "none":
         return ToolUse()
-    if not declared.tools and not declared.servers and declared.web_search is None:
+    if not (declared.tools or declared.servers or declared.web_search is not None or declared.image_generation):
         raise InvalidRequest(f"'{param}' is only allowed when tools are specified.", code="invalid_value", param=param)
     if choice == "required":
         return replace(declared, must_call=True)
@@ -68,6 +70,8 @@ def chosen_tools(choice: str | JsonObject | None, declared: ToolUse, param: str)
         return _allowed(chosen, declared, tools, param)
     if chosen.type in ("function", "custom"):
         return ToolUse(tools=_named([chosen], tools, param), must_call=True)
+    if chosen.type == IMAGE_GENERATION and declared.image_generation:
+        return ToolUse(image_generation=True, must_call=True)
     if chosen.type == MCP:
         return ToolUse(servers=_servers([chosen], declared.servers, param), must_call=True)
     kinds = "'none', 'auto', 'required', a function, custom tool or MCP server by its name, and 'allowed_tools'"
@@ -82,13 +86,17 @@ def _allowed(choice: ToolObject, declared: ToolUse, tools: Mapping[ToolKey, Tool
     if not allowed.tools:
         raise missing(f"{place}.tools")
     servers = [tool for tool in allowed.tools if tool.type == MCP]
-    functions = [tool for tool in allowed.tools if tool.type not in (MCP, *WEB_SEARCH_TYPES)]
-    searches = len(functions) + len(servers) < len(allowed.tools)
+    functions = [tool for tool in allowed.tools if tool.type not in (MCP, IMAGE_GENERATION, *WEB_SEARCH_TYPES)]
+    searches = any(tool.type in WEB_SEARCH_TYPES for tool in allowed.tools)
+    images = any(tool.type == IMAGE_GENERATION for tool in allowed.tools)
     if searches and declared.web_search is None:
         raise _not_found("web_search", param)
+    if images and not declared.image_generation:
+        raise _not_found(IMAGE_GENERATION, param)
     return ToolUse(
         tools=_named(functions, tools, param),
         web_search=declared.web_search if searches else None,
+        image_generation=images,
         servers=_servers(servers, declared.servers, param),
         must_call=allowed.mode == "required",
     )

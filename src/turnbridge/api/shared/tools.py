@@ -11,7 +11,15 @@ from msgspec import Struct
 
 from turnbridge.api.shared.mcp_tools import MAX_SERVERS, decode_server, ignored_fields
 from turnbridge.api.shared.schema_budget import SchemaChecker, allows_strict
-from turnbridge.api.shared.tool_choice import MCP, WEB_SEARCH_TYPES, Function, ToolObject, ToolUse, chosen_tools
+from turnbridge.api.shared.tool_choice import (
+    IMAGE_GENERATION,
+    MCP,
+    WEB_SEARCH_TYPES,
+    Function,
+    ToolObject,
+    ToolUse,
+    chosen_tools,
+)
 from turnbridge.api.shared.validation import check_length, convert, missing, one_of, unknown_value
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import CUSTOM_ARGUMENT, NO_NAMESPACE, Json, JsonObject, canonical_json, replace
@@ -44,15 +52,14 @@ FUNCTIONS = ("function", "custom")
 NAMESPACE = "namespace"
 TOOL_SEARCH = "tool_search"
 CARRIED = "Functions, custom tools and 'web_search' can"
-CARRIED_IN_GROUPS = "Functions, custom tools, namespaces of these, 'mcp', 'tool_search' and 'web_search' can"
+CARRIED_IN_GROUPS = (
+    "Functions, custom tools, namespaces of these, 'image_generation', 'mcp', 'tool_search' and 'web_search' can"
+)
 
 RUN_IT_YOURSELF = "Nothing is run on this server for a client: declare a function, and run what the model calls."
 # Why tools of OpenAI's own are not carried, and what to do instead.
 WHY = {
-    "image_generation": (
-        "Codex makes images with a ChatGPT login only, and writes them to files on this host, so that is switched off. "
-        "Use a provider with an images API."
-    ),
+    IMAGE_GENERATION: "Images are made on /v1/responses and /v1/images/generations only.",
     "code_interpreter": RUN_IT_YOURSELF,
     "computer_use": RUN_IT_YOURSELF,
     "computer_use_preview": RUN_IT_YOURSELF,
@@ -125,7 +132,12 @@ def decode_tools(
     if legacy and isinstance(choice, dict) and choice.get("name"):
         choice = {**choice, "type": "function"}
     servers = tuple(tools.servers.values())
-    every = ToolUse(tools=tuple(tools.by_key.values()), web_search=tools.web_search, servers=servers)
+    every = ToolUse(
+        tools=tuple(tools.by_key.values()),
+        web_search=tools.web_search,
+        image_generation=tools.image_generation,
+        servers=servers,
+    )
     use = every if choice is None else chosen_tools(choice, every, choice_param)
     return use if choice == "none" else replace(use, ignored=tuple(tools.ignored))
 
@@ -133,7 +145,7 @@ def decode_tools(
 def _check_carried(lists: Mapping[str, Sequence[JsonObject]], *, groups: bool) -> None:
     """Refuse all tools that Codex cannot carry at once, so that a client needs not find them one by one."""
     refused: dict[str, str] = {}
-    top = (*FUNCTIONS, *WEB_SEARCH_TYPES, *((NAMESPACE, TOOL_SEARCH, MCP) if groups else ()))
+    top = (*FUNCTIONS, *WEB_SEARCH_TYPES, *((NAMESPACE, TOOL_SEARCH, MCP, IMAGE_GENERATION) if groups else ()))
     for place, given in lists.items():
         for index, tool in enumerate(given):
             kind, members = tool.get("type"), tool.get("tools")
@@ -163,6 +175,7 @@ class _Tools:
         self._found: set[bytes] = set()
         self.by_key: dict[ToolKey, Tool] = {}
         self.web_search: WebSearch | None = None
+        self.image_generation = False
         self.servers: dict[str, McpServer] = {}
         self.ignored: list[str] = []
 
@@ -176,6 +189,10 @@ class _Tools:
                 continue
             if kind in WEB_SEARCH_TYPES:
                 self.web_search = decode_web_search(convert(one, WebSearchOptions, param=param), param=param)
+            elif kind == IMAGE_GENERATION:
+                self.image_generation = True
+                # Codex chooses the size and the quality.
+                self.ignored += [f"{param}.{name}" for name in one if name != "type"]
             elif kind == MCP:
                 self._add_server(one, param, again=again)
             elif kind == NAMESPACE:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -13,9 +14,11 @@ import structlog
 from turnbridge.codex.process.connection import CallRefused, decode_answer, ignore
 from turnbridge.codex.process.spare_threads import ThreadKind
 from turnbridge.codex.process.worker import Worker
+from turnbridge.codex.protocol import images
 from turnbridge.codex.protocol import messages as schema
-from turnbridge.codex.protocol.decode import Retries, TurnDecoder, lost_image
+from turnbridge.codex.protocol.decode import TurnDecoder, lost_image
 from turnbridge.codex.protocol.encode import inject_items_params, thread_start_params, tool_output, turn_start_params
+from turnbridge.codex.protocol.retries import Retries
 from turnbridge.codex.protocol.tool_names import NO_TOOLS, ToolNames
 from turnbridge.engine.ports import Batches
 from turnbridge.turn.errors import BackendLost, GatewayError, InvalidRequest, QuotaExhausted, without_frames
@@ -46,6 +49,8 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 
 async def open_v2(worker: Worker, request: TurnRequest) -> "CodexThread":
     """Start a thread of the current protocol (v2)."""
+    if request.spec.image_generation and (request.spec.provider or not worker.makes_images):
+        raise InvalidRequest(images.LOGIN_NEEDED, code="unsupported_tool", param="tools")
     names = ToolNames.of(request.spec.tools) if request.spec.tools else NO_TOOLS
     params = partial(thread_start_params, request, names, worker.spec.rules)
     # Schemas of half a megabyte take 0.1 seconds.
@@ -151,6 +156,14 @@ class CodexThread:
         if self._started is not None:
             self._interrupt(self._started)
         self._worker.release(self._thread_id)
+        if self._request.spec.image_generation:
+            self._remove_images()
+
+    def _remove_images(self) -> None:
+        """Remove the files that Codex has written: clients have the images."""
+        files = images.folder(self._worker.spec.home, self._thread_id)
+        remove = partial(shutil.rmtree, files, ignore_errors=True)
+        asyncio.get_running_loop().run_in_executor(None, remove)
 
     async def _begin(self, items: Sequence[Item], request: TurnRequest) -> None:
         self._request = request

@@ -110,6 +110,8 @@ class Worker:
     catalog: Path | None = None
     """The catalogue file that it was given, if any."""
     login_missing: bool
+    makes_images: bool
+    """Whether Codex is logged in to ChatGPT, and uses it: only then it has an image tool."""
     login_in_file: bool = True
     """Whether the login can only be in the file, whose changes are seen; else it may be in the system's keyring."""
     login_providers: frozenset[str] = frozenset()
@@ -238,6 +240,7 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
         offer=greeted.offer,
         catalog=catalog_file,
         login_missing=greeted.login_missing,
+        makes_images=greeted.makes_images,
         login_in_file=greeted.config.cli_auth_credentials_store == "file",
         login_providers=greeted.config.login_providers,
         login=login,
@@ -284,6 +287,7 @@ class _Greeted(NamedTuple):
     """What an app-server tells in its handshake."""
 
     login_missing: bool
+    makes_images: bool
     models: tuple[Model, ...]
     offer: ModelOffer
     config: schema.ConfiguredModel
@@ -296,8 +300,8 @@ async def _handshake(spec: CodexSpec, binary: Binary, connection: Connection, ca
     await connection.call("initialize", known.supported("initialize", greeting), dict[str, msgspec.Raw])
     connection.notify("initialized")
     page = known.supported("model/list", {"includeHidden": True, "limit": MODEL_PAGE})
-    login_missing, listed, answer = await asyncio.gather(
-        _login_missing(connection),
+    (login_missing, makes_images), listed, answer = await asyncio.gather(
+        _login(connection),
         connection.call("model/list", page, schema.ModelListResult),
         connection.call("config/read", {}, schema.ConfigReadResult),
     )
@@ -305,20 +309,22 @@ async def _handshake(spec: CodexSpec, binary: Binary, connection: Connection, ca
     default = spec.model or config.model
     models = listed_models(listed.data, catalog, default=default, effort=config.model_reasoning_effort)
     offer = model_offer(models, config, default=default, catalog=catalog)
-    return _Greeted(login_missing, models, offer, config)
+    return _Greeted(login_missing, makes_images, models, offer, config)
 
 
 def _older_notifications(capabilities: Capabilities) -> dict[str, type[schema.OlderNotification]]:
     return {} if capabilities.raw_usage else schema.OLDER_NOTIFICATIONS
 
 
-async def _login_missing(connection: Connection) -> bool:
+async def _login(connection: Connection) -> tuple[bool, bool]:
+    """Tell whether a login is missing, and whether it is one with which Codex makes images."""
     try:
         account = await connection.call("account/read", {}, schema.AccountReadResult)
     except (CallRefused, CodexFaulted) as refused:
         # Codex has a login file, and either cannot use it or cannot reach the account's server.
-        return ACCOUNT_UNREACHABLE not in refused.message
-    return account.requires_openai_auth and account.account is None
+        return ACCOUNT_UNREACHABLE not in refused.message, False
+    kind = account.account and account.account.type
+    return account.requires_openai_auth and kind is None, account.requires_openai_auth and kind == "chatgpt"
 
 
 async def _catalog_and_binary(spec: CodexSpec) -> tuple[JsonObject | None, Binary]:

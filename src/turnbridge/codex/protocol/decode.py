@@ -1,11 +1,10 @@
-"""Codex's notifications of one turn → `TurnEvent`s, and how long failed attempts may be retried.
+"""Codex's notifications of one turn → `TurnEvent`s.
 
 Deltas come from Codex's own item events. Whole items, with what those leave out (annotations, encrypted reasoning),
 come from the raw ones. The final text of a message or reasoning part is always the concatenation of its deltas.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -14,12 +13,11 @@ import msgspec
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.errors import (
     CONTEXT_WORDS,
-    TIMED_OUT,
-    UNREACHABLE,
-    attempt_error,
     gateway_error,
     incomplete_reason,
 )
+from turnbridge.codex.protocol.images import ImageCalls
+from turnbridge.codex.protocol.retries import Retries
 from turnbridge.codex.protocol.tool_names import NO_TOOLS, ToolNames
 from turnbridge.turn import errors
 from turnbridge.turn import events as ev
@@ -34,10 +32,6 @@ MODEL_ITEMS = ("agentMessage", "reasoning", "webSearch")
 HOST_ACTIONS = frozenset(
     {"commandExecution", "fileChange", "mcpToolCall", "collabAgentToolCall", "subAgentActivity", "imageView"}
 )
-
-# The longest gap between two failed attempts: Codex gives up opening a WebSocket after 15 seconds. After a longer
-# silence the attempt has most likely succeeded, and the model is thinking.
-LONGEST_ATTEMPT_S = 16.0
 
 _raw_item = msgspec.json.Decoder(schema.RawItem)
 
@@ -59,42 +53,6 @@ class _OpenMessage:
 class _OpenReasoning:
     summary: dict[int, list[str]] = field(default_factory=dict)
     content: dict[int, list[str]] = field(default_factory=dict)
-
-
-class Retries:
-    """The failed attempts of one model call, which may go on for `timeout_s`; Codex does not report a success."""
-
-    def __init__(self, timeout_s: float = math.inf, now: Callable[[], float] = lambda: 0.0) -> None:
-        self._timeout_s = timeout_s
-        self._now = now
-        self._started_at = now()
-        self._failing_since: float | None = None
-        self._failed_at: float | None = None
-
-    @property
-    def pending(self) -> bool:
-        """Tell whether an attempt has just failed and Codex makes another one."""
-        return self._failed_at is not None and self._now() - self._failed_at < LONGEST_ATTEMPT_S
-
-    def succeeded(self) -> None:
-        """Record output of the provider."""
-        self._started_at = self._now()
-        self._failing_since = self._failed_at = None
-
-    def failed(self, error: schema.TurnError) -> errors.GatewayError | None:
-        """Record a failed attempt; return the client's error if it must be the last one.
-
-        The clock is checked only here: a model may think for minutes once an attempt has succeeded.
-        """
-        now = self._failed_at = self._now()
-        reason = error.additional_details or error.message
-        if not reason.startswith((UNREACHABLE, TIMED_OUT)):
-            # The provider was reached, so the model may have used the time until now.
-            self._started_at = now
-        if self._failing_since is None:
-            # A connection that nobody accepts or refuses takes minutes to fail: that time counts.
-            self._failing_since = self._started_at
-        return attempt_error(error) if now - self._failing_since >= self._timeout_s else None
 
 
 class TurnDecoder:
@@ -122,6 +80,7 @@ class TurnDecoder:
         self._order: list[str] = []
         self._messages: dict[str, _OpenMessage] = {}
         self._thoughts: dict[str, _OpenReasoning] = {}
+        self._images = ImageCalls()
         self._usage = ev.Usage()
         self.responding = False
         """Whether a response of the model is in progress, which may bring more calls."""
@@ -244,6 +203,8 @@ class TurnDecoder:
             return self._message_done(item)
         if item.type == "reasoning":
             return self._reasoning_done(item)
+        if (image := self._images.read(item)) is not None:
+            return [image]
         if item.type == "function_call":
             self._call(item)
         if item.type == "web_search_call" and item.id is not None:

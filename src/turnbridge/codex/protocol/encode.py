@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
+from turnbridge.codex.protocol.images import IMAGE_FEATURE, as_called
 from turnbridge.codex.protocol.messages import UNWANTED_NOTIFICATIONS
 from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.codex.protocol.tools import dynamic_tools
@@ -38,7 +39,7 @@ SWITCHED_OFF = (
     "apps",
     "goals",
     "hooks",
-    "image_generation",
+    IMAGE_FEATURE,
     "memories",
     "multi_agent",
     "plugins",
@@ -53,8 +54,9 @@ SWITCHED_OFF = (
 
 NO_TOOLS: JsonObject = {"experimental_request_user_input": {"enabled": False}}
 
+FEATURES: JsonObject = dict.fromkeys(SWITCHED_OFF, False)
 THREAD_CONFIG: JsonObject = {
-    "features": dict.fromkeys(SWITCHED_OFF, False),
+    "features": FEATURES,
     "web_search": "disabled",
     "include_environment_context": False,
     "include_permissions_instructions": False,
@@ -132,6 +134,8 @@ def thread_config(request: TurnRequest) -> JsonObject:
         }
         config["web_search"] = "live" if wanted.live else "cached"
         config["tools"] = {**NO_TOOLS, "web_search": _present(options)}
+    if request.spec.image_generation:
+        config["features"] = {**FEATURES, IMAGE_FEATURE: True}
     return config
 
 
@@ -197,7 +201,8 @@ def inject_items_params(thread_id: str, items: Iterable[Item], names: ToolNames)
     """Return the history as raw Responses items."""
     shown = list(items)
     functions = {item.call_id for item in shown if isinstance(item, FunctionCall) and not _is_free_form(item, names)}
-    return {"threadId": thread_id, "items": [raw_item(_like_its_call(item, functions), names) for item in shown]}
+    raw = [each for item in shown for each in as_called(raw_item(_like_its_call(item, functions), names))]
+    return {"threadId": thread_id, "items": raw}
 
 
 def _like_its_call(item: Item, functions: Container[str]) -> Item:

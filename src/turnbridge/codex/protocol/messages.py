@@ -195,6 +195,7 @@ class RawPart(msgspec.Struct, frozen=True):
     type: str
     text: str = ""
     annotations: list[msgspec.Raw] | None = None
+    image_url: str | None = None
 
 
 class RawItem(msgspec.Struct, frozen=True):
