@@ -278,9 +278,9 @@ TOOLS = (
     ),
     Promise(
         id="tools.image-generation",
-        sentence="With a ChatGPT login, `image_generation` gives images as items; without one it is a 400 with the reason.",
+        sentence="With a ChatGPT login, `image_generation` makes images; without one it is a 400 with the reason.",
         source=VISION,
-        divergence="Codex chooses size and quality; no partial images. The model is told a path; its file is removed.",
+        divergence="Codex chooses size and quality; no partial images. The model is told the path of a removed file.",
     ),
     Promise(
         id="tools.hosted",
