@@ -101,7 +101,8 @@ async def test_an_image_is_streamed_as_an_item_and_its_file_removed(
 ) -> None:
     bridge, provider = painting
     bridge.script(paints(), answer(message("Here.")))
-    stream: Any = await bridge.client.responses.create(model=MODEL, input="Draw.", tools=[TOOL], stream=True)  # type: ignore[call-overload]
+    wanted: Any = [TOOL]
+    stream: Any = await bridge.client.responses.create(model=MODEL, input="Draw.", tools=wanted, stream=True)
     events = [event async for event in stream]
     told = [event.type.removeprefix("response.") for event in events if "image" in event.type or "item" in event.type]
     assert told[:5] == [
