@@ -176,11 +176,8 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
     sockets = ResponsesOverWebSocket(bodies, lambda: admission.leaving)
     observe(metrics, admission, parts, sockets)
     parts.keyring.on_change.append(partial(_on_keys_changed, parts.keyring, admission, watch, sockets))
-    models, usage, problem = (
-        Models(generation),
-        OrganizationUsage(parts.store),
-        partial(_problem, parts.backend, admission),
-    )
+    models, usage = Models(generation), OrganizationUsage(parts.store)
+    problem = partial(_problem, parts.backend, admission)
     page = page_of(settings, parts, desk, admission=admission, models=models, usage=usage, problem=problem)
     seal = Seal(partial(_secret, settings.data_dir / "compaction-secret"))
     apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count, seal), sockets]
