@@ -12,8 +12,8 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from turnbridge.api.generation import IGNORED_HEADER, MODEL_HEADER
+from turnbridge.api.openapi.document import NOTHING_MORE, Further, OpenApi
 from turnbridge.api.openapi.document import PATH as OPENAPI
-from turnbridge.api.openapi.document import OpenApi
 from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.api.unserved import Unserved
 from turnbridge.engine.ports import PlanWindow
@@ -82,6 +82,10 @@ class Page(Protocol):
 
     def routes(self) -> list[Route]:
         """Return its routes."""
+        ...
+
+    def described(self) -> Further:
+        """Return its part of the OpenAPI document."""
         ...
 
     def side(self) -> PageSide:
@@ -154,8 +158,7 @@ def build_app(
     limited = [Middleware(Limits, rates=rates, meter=meter, plan=plan), *once]
     # First what is not served: some of its paths would be taken for ids.
     routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)
-    routes += [*probes.routes(replica), Route("/metrics", metrics.scrape), Route(OPENAPI, OpenApi().serve)]
-    routes += [] if page is None else page.routes()
+    routes += [*probes.routes(replica), Route("/metrics", metrics.scrape), *_page_and_document(page)]
     return wrap(
         Router(routes),
         keyring=keyring,
@@ -170,6 +173,12 @@ def build_app(
         page=NO_PAGE if page is None else page.side(),
         spans=spans,
     )
+
+
+def _page_and_document(page: Page | None) -> list[Route]:
+    if page is None:
+        return [Route(OPENAPI, OpenApi(NOTHING_MORE).serve)]
+    return [Route(OPENAPI, OpenApi(page.described()).serve), *page.routes()]
 
 
 def _api_routes(

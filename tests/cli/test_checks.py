@@ -19,7 +19,8 @@ from turnbridge.cli.codex_checks import CodexChecks
 from turnbridge.cli.finding import Finding
 from turnbridge.cli.main import app
 from turnbridge.codex import self_check
-from turnbridge.codex.account import Account, Identity, PlanLimit, PlanWindow
+from turnbridge.codex.account import Account, Identity, PlanLimit
+from turnbridge.codex.protocol.messages import RateLimitWindow
 from turnbridge.codex.self_check import Fidelity
 from turnbridge.settings.fields import Settings, load_settings
 from turnbridge.store.schema import STORE_FILE
@@ -123,7 +124,7 @@ def test_who_is_logged_in(
 
 
 def test_a_plan_that_is_used_up(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = (PlanLimit(primary=PlanWindow(used_percent=100)), PlanLimit(primary=PlanWindow(used_percent=99)))
+    limits = (PlanLimit(primary=RateLimitWindow(used_percent=100)), PlanLimit(primary=RateLimitWindow(used_percent=99)))
     monkeypatch.setattr(codex_checks, "account_of", lambda _: (CHATGPT, limits, None))
     found = states(CodexChecks(settings=settings, config={}).check_login())
     assert found == [("login", "ok"), ("plan", "warning"), ("plan", "ok")]

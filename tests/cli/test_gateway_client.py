@@ -10,7 +10,8 @@ from tests.support.fake_gateway import NOT_READY, READY, Gateway, fake_gateway
 from turnbridge.cli import account
 from turnbridge.cli import status as status_module
 from turnbridge.cli.gateway_client import configured_endpoint
-from turnbridge.codex.account import Account, Identity, PlanLimit, PlanWindow
+from turnbridge.codex.account import Account, Identity, PlanLimit
+from turnbridge.codex.protocol.messages import RateLimitWindow
 from turnbridge.settings.fields import load_settings
 from turnbridge.turn.errors import BackendUnavailable
 
@@ -114,7 +115,7 @@ def test_the_next_steps_depend_on_the_state(
     def account_of(_: object) -> tuple[Identity, tuple[PlanLimit, ...], None]:
         if identity is None:
             raise BackendUnavailable("Codex is broken.")
-        return identity, (PlanLimit(primary=PlanWindow(used_percent=5)),), None
+        return identity, (PlanLimit(primary=RateLimitWindow(used_percent=5)),), None
 
     monkeypatch.setattr(status_module, "account_of", account_of)
     gateway.answers["/readyz"] = readiness

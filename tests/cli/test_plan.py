@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from turnbridge.cli.plan import described_account, described_limits
-from turnbridge.codex.account import Account, Credits, Identity, PlanLimit, PlanWindow
+from turnbridge.codex.account import Account, Credits, Identity, PlanLimit
+from turnbridge.codex.protocol.messages import RateLimitWindow
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_a_reset_is_told_in_local_time_with_the_day_unless_it_is_today(monkeypat
     noon = datetime(2026, 11, 18, 12, 0).astimezone()
     monkeypatch.setattr(time, "time", noon.timestamp)
     resets = [noon + timedelta(hours=2, minutes=5), noon + timedelta(days=2)]
-    windows = [PlanWindow(used_percent=5, resets_at=int(moment.timestamp())) for moment in resets]
+    windows = [RateLimitWindow(used_percent=5, resets_at=int(moment.timestamp())) for moment in resets]
     assert list(described_limits([PlanLimit(primary=windows[0], secondary=windows[1])])) == [
         "  window    5 % used, resets at 14:05",
         "  window    5 % used, resets on Fri 20 Nov 2026, 12:00",

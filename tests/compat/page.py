@@ -64,22 +64,30 @@ PAGE = (
     Promise(
         id="page.playground",
         sentence="The playground streams `/v1/responses` itself over several turns, with reasoning, images, files, "
-        "functions, schemas and a stop, and shows the same request as curl, Python and node.",
+        "functions, schemas and a stop.",
+        source=OURS,
+    ),
+    Promise(
+        id="page.snippets",
+        sentence="It shows the last request as a program in curl, Python and node on every API that is served; the "
+        "model sees the same.",
         source=OURS,
     ),
     Promise(
         id="page.live",
-        sentence="It shows the last 50 requests as they end, without a prompt or an answer.",
+        sentence="It shows the last 50 requests of all APIs as they end, without a prompt or an answer.",
         source=OURS,
     ),
     Promise(
         id="page.timeline",
-        sentence="With the wire trace on, a click shows the owner a request across both wires; else how to have that.",
+        sentence="A click draws what a request waited for: queue, thread, provider, stream. With the wire trace on, "
+        "the owner sees both wires, and how what the client sent, Codex was told and the model saw differ.",
         source=OURS,
     ),
     Promise(
         id="page.usage",
-        sentence="It draws the tokens of the last 14 days, and sums them by client and model; guests see their own.",
+        sentence="It draws the tokens of the last 14 days, sums them by client and model, and shows errors by code and "
+        "percentiles of latencies; guests see their own.",
         source=OURS,
     ),
     Promise(

@@ -1,6 +1,11 @@
 """The page in a real Chromium, in front of the real Codex and the demo model."""
 
+import asyncio
+import contextlib
+import io
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +15,12 @@ from playwright.async_api import Browser, Page
 
 from tests.support.gateway import API_KEY
 from tests.support.page import Shown, opened, tab
+from tests.support.tool_clients import bare
 from tests.support.waiting import until
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.replies import answer, function_call, message
 from turnbridge.scripted_model.server import in_order
+from turnbridge.turn.items import Json, JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -30,11 +37,25 @@ WEATHER = {
 MARKUP = "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-DROP = """(pixel) => {
+# Longer than any program takes on a busy machine.
+BOUND_S = 60
+# The difference of two texts has both of them in it, and nothing else.
+COMPARED = """async () => {
+  const { difference } = await import('/turnbridge/page/seen.js');
+  const texts = ['', 'a', 'b', 'ab', 'ba', 'abc', 'acb', 'cab', 'aab', 'abab', 'xaby'];
+  const pairs = texts.flatMap((one) => texts.map((other) => [one, other]));
+  return pairs.filter(([one, other]) => {
+    const found = difference([...one], [...other]);
+    const without = (mark) => found.filter(([each]) => each !== mark).map(([, line]) => line).join('');
+    return without('+') !== one || without('-') !== other || (one === other && found.some(([mark]) => mark !== ' '));
+  });
+}"""
+
+DROP = """([pixel, notes]) => {
   const bytes = Uint8Array.from(atob(pixel), (each) => each.charCodeAt(0));
   const data = new DataTransfer();
   data.items.add(new File([bytes], 'pixel.png', {type: 'image/png'}));
-  data.items.add(new File(['words of a file'], 'note.txt', {type: 'text/plain'}));
+  for (const note of notes) data.items.add(new File([note], 'note.txt', {type: 'text/plain'}));
   const dropped = new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true});
   document.querySelector('.composer').dispatchEvent(dropped);
 }"""
@@ -100,20 +121,6 @@ async def test_an_answer_streams_and_the_next_turn_is_warm(browser: Browser, sho
 
 
 @pytest.mark.promise("page.playground")
-async def test_a_call_is_answered_by_hand(browser: Browser, shown: Shown) -> None:
-    async with tab(browser) as one:
-        page = await opened(one, shown)
-        await page.locator("details.more summary").click()
-        await page.get_by_label("Functions (JSON)").fill(json.dumps(WEATHER))
-        await ask(page, "Use get_weather, please.")
-        await one.says(".call", "city")
-        await page.get_by_label("Result of get_weather").fill("rain")
-        await page.get_by_role("button", name="Send the result").click()
-        await one.says(".turn.model .text", "get_weather answered: “rain”.")
-        await one.says(".turn.model .foot", "thread: parked")
-
-
-@pytest.mark.promise("page.playground")
 async def test_a_schema_an_image_and_a_file_reach_the_model(browser: Browser, shown: Shown) -> None:
     async with tab(browser) as one:
         page = await opened(one, shown)
@@ -124,7 +131,7 @@ async def test_a_schema_an_image_and_a_file_reach_the_model(browser: Browser, sh
         schema = {"type": "object", "properties": {"seen": {"type": "boolean"}}}
         closed: dict[str, Any] = {**schema, "required": ["seen"], "additionalProperties": False}
         await page.get_by_label("JSON Schema of the answer").fill(json.dumps(closed))
-        await page.evaluate(DROP, PIXEL)
+        await page.evaluate(DROP, [PIXEL, ["words of a file"]])
         await page.locator(".attached li").nth(1).wait_for()
         shown.model.requests.clear()
         await page.get_by_role("button", name="Send", exact=True).click()
@@ -132,29 +139,6 @@ async def test_a_schema_an_image_and_a_file_reach_the_model(browser: Browser, sh
         sent = json.dumps(shown.model.requests[-1].body)
         assert PIXEL in sent
         assert "words of a file" in sent
-
-
-@pytest.mark.promise("page.playground")
-async def test_the_same_request_is_shown_as_a_program(browser: Browser, shown: Shown) -> None:
-    async with tab(browser) as one:
-        page = await opened(one, shown)
-        await ask(page, 'It\'s "quoted"')
-        await one.says(".turn.model .foot", "thread:")
-        await page.get_by_text("This request as curl").click()
-        curl = await page.locator(".snippet code").inner_text()
-        assert f"curl -N {shown.url}/v1/responses" in curl
-        body = curl.partition("-d '")[2].removesuffix("'").replace("'\\''", "'")
-        assert json.loads(body) == {
-            "model": "codex-5",
-            "input": [{"role": "user", "content": [{"type": "input_text", "text": 'It\'s "quoted"'}]}],
-            "reasoning": {"summary": "auto"},
-            "stream": True,
-            "store": False,
-        }
-        await page.get_by_role("tab", name="Python").click()
-        compile(await page.locator(".snippet code").inner_text(), "snippet", "exec")
-        await page.keyboard.press("ArrowRight")
-        await one.says(".snippet code", "import OpenAI from 'openai'")
 
 
 @pytest.mark.promise("page.playground")
@@ -166,34 +150,6 @@ async def test_a_turn_can_be_stopped(browser: Browser, shown: Shown) -> None:
         await page.get_by_role("button", name="Stop").click()
         await one.says(".turn.model .foot", "Stopped.")
         await one.says("#live tbody tr", "client_gone")
-
-
-@pytest.mark.promise("page.markup", "page.policy")
-async def test_nothing_that_others_say_becomes_markup(browser: Browser, shown: Shown) -> None:
-    async with tab(browser) as one:
-        page = await opened(one, shown)
-        tool = {**WEATHER, "name": "get_weather"}
-        shown.model.respond = in_order(
-            answer(message(f"{MARKUP} done")), answer(function_call("get_weather", json.dumps({"city": MARKUP})))
-        )
-        try:
-            await ask(page, MARKUP)
-            await one.says(".turn.model .text", f"{MARKUP} done")
-            await page.locator("details.more summary").click()
-            await page.get_by_label("Functions (JSON)").fill(json.dumps(tool))
-            await ask(page, "call it")
-            await one.says(".call pre", "onerror")
-        finally:
-            shown.model.respond = respond
-        async with httpx2.AsyncClient(base_url=shown.url, headers={"user-agent": MARKUP}) as client:
-            refused = await client.post(
-                "/v1/responses", json={"model": MARKUP, "input": "x"}, headers={"authorization": f"Bearer {API_KEY}"}
-            )
-            assert refused.status_code == 404
-        await one.says("#live tbody tr", "model_not_found")
-        await one.says("#live tbody tr", MARKUP[:40])
-        assert await page.title() == "Turnbridge"
-        assert await page.locator("main img:not(.picture), main script").count() == 0
 
 
 @pytest.mark.promise("page.connect")
@@ -226,31 +182,193 @@ async def test_models_doctor_and_settings_are_shown(browser: Browser, shown: Sho
         await one.says("#doctor .findings", "binary")
 
 
-@pytest.mark.promise("page.access")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_it_is_accessible_and_fits_a_phone(browser: Browser, shown: Shown, scheme: Any) -> None:
+def seen(body: JsonObject) -> Json:
+    """Return what the model was shown; clients do not send its reasoning back, nor all of them the spaces of a call."""
+    items: Any = bare(body["input"])
+    tools: Any = body["tools"]
+    for item in items:
+        if item["type"] == "function_call":
+            item["arguments"] = json.loads(item["arguments"])
+        # Ollama's client for Python drops the ids of calls, and what else it does not know.
+        item.pop("call_id", None)
+    return [
+        *[item for item in items if item["type"] != "reasoning"],
+        *[(tool["name"], tool["parameters"]["properties"]) for tool in tools],
+    ]
+
+
+async def program(page: Page, api: str, language: str) -> str:
+    """Return the last request as a program."""
+    await page.get_by_role("tab", name=api, exact=True).click()
+    await page.get_by_role("tab", name=language, exact=True).click()
+    return await page.locator(".snippet code").inner_text()
+
+
+def run_python(text: str) -> str:
+    """Return what a program prints."""
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(text, "snippet", "exec"), names)
+    names["client"]._client.close()
+    return printed.getvalue()
+
+
+async def run_node(programs: Sequence[str]) -> str:
+    """Return what programs print, with the packages of the tests: each import once, the rest one after another."""
+    parts = [text.partition("\n") for text in programs]
+    whole = "\n".join([*dict.fromkeys(first for first, _, _ in parts), *(f"{{{rest}}}" for _, _, rest in parts)])
+    process = await asyncio.create_subprocess_exec(
+        *("node", "--input-type=module"),
+        cwd=AXE.parents[2],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(BOUND_S):
+        printed, _ = await process.communicate(whole.encode())
+    return printed.decode()
+
+
+async def run_curl(text: str) -> str:
+    """Return the answer to a request that is written for curl, as its stream."""
+    head, _, body = text.removesuffix("'").partition("-d '")
+    headers = dict(re.findall(r'-H "([^:]+): ([^"]+)"', re.sub(r"\$\w+_API_KEY", API_KEY, head)))
+    async with httpx2.AsyncClient(verify=False, timeout=BOUND_S) as client:
+        url = head.split()[2]
+        answered = await client.post(url, content=body.replace("'\\''", "'"), headers=headers)
+    assert answered.status_code == 200, answered.text
+    return answered.text
+
+
+@pytest.mark.promise("page.playground", "page.snippets")
+async def test_a_call_is_answered_by_hand_and_the_request_is_the_same_on_every_api(
+    browser: Browser, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, API_KEY)
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        await page.locator("details.more summary").click()
+        await page.get_by_label("Functions (JSON)").fill(json.dumps(WEATHER))
+        await page.evaluate(DROP, [PIXEL, []])
+        await page.locator(".attached li").wait_for()
+        await ask(page, 'It\'s "quoted": use get_weather, please.')
+        await one.says(".call", "city")
+        await page.get_by_label("Result of get_weather").fill("rain")
+        await page.get_by_role("button", name="Send the result").click()
+        await one.says(".turn.model .text", "get_weather answered: “rain”.")
+        await one.says(".turn.model .foot", "thread: parked")
+        told = seen(shown.model.requests[-1].body)
+        await page.get_by_text("This request as curl").click()
+        nodes = []
+        shown.model.requests.clear()
+        for api, text in (
+            ("Responses", "response.output_text.delta"),
+            ("Chat Completions", "chat.completion.chunk"),
+            ("Messages (Anthropic)", "text_delta"),
+            ("Ollama", '"done":true'),
+        ):
+            assert text in await run_curl(await program(page, api, "curl")), api
+            assert "rain" in await asyncio.to_thread(run_python, await program(page, api, "Python")), api
+            nodes.append(await program(page, api, "node"))
+        if AXE.is_file():
+            assert (await run_node(nodes)).count("rain") == 4
+        assert len(shown.model.requests) == (12 if AXE.is_file() else 8)
+        assert [seen(request.body) for request in shown.model.requests] == [told] * len(shown.model.requests)
+
+
+@pytest.mark.promise("page.markup", "page.policy", "page.timeline", "page.usage")
+async def test_nothing_that_others_say_becomes_markup(browser: Browser, shown: Shown) -> None:
+    async with tab(browser) as one:
+        page = await opened(one, shown)
+        tool = {**WEATHER, "name": "get_weather", "description": MARKUP}
+        shown.model.respond = in_order(
+            answer(message(f"{MARKUP} done")), answer(function_call("get_weather", json.dumps({"city": MARKUP})))
+        )
+        try:
+            await ask(page, MARKUP)
+            await one.says(".turn.model .text", f"{MARKUP} done")
+            await page.locator("details.more summary").click()
+            await page.get_by_label("Functions (JSON)").fill(json.dumps(tool))
+            await ask(page, "call it")
+            await one.says(".call pre", "onerror")
+        finally:
+            shown.model.respond = respond
+        await page.get_by_text("This request as curl").click()
+        await one.says(".snippet code", "onerror")
+        async with httpx2.AsyncClient(base_url=shown.url, headers={"user-agent": MARKUP}, verify=False) as client:
+            client.headers.update({"authorization": f"Bearer {API_KEY}", "x-request-id": MARKUP})
+            refused = await client.post("/v1/responses", json={"model": MARKUP, "input": "x"})
+            assert refused.status_code == 404
+            told = [{"role": "system", "content": MARKUP}, {"role": "user", "content": "שלום\n" + "long" * 400}]
+            sent = await client.post("/v1/chat/completions", json={"model": "codex-5", "messages": told})
+            assert sent.status_code == 200
+        await one.says("#live tbody tr", "model_not_found")
+        await one.says("#live tbody tr", MARKUP[:40])
+        await page.get_by_role("button", name="Timeline of the request at").first.click()
+        await one.says("dialog", "system: <img")
+        await one.says("dialog .pane ins", f"+ developer: {MARKUP}")
+        await one.says("dialog .pane del", f"- system: {MARKUP}")
+        await page.keyboard.press("Escape")
+        # What was used is stored some seconds later.
+        await shown.gateway.meter.flush()
+        await page.reload()
+        await one.says("#usage td", "model_not_found")
+        await one.says("#usage td", "gpt-")
+        label = await page.locator("#usage svg").get_attribute("aria-label")
+        assert (label or "").startswith("Tokens of the last 14 days: ")
+        first_token = await page.get_by_role("region", name="Latency").locator("td").nth(2).inner_text()
+        assert re.fullmatch(r"\d.* m?s", first_token)
+        assert await page.title() == "Turnbridge"
+        assert await page.locator("main img:not(.picture), main script, dialog img").count() == 0
+
+
+@pytest.mark.promise("page.timeline", "page.access")
+async def test_a_request_is_shown_across_both_wires_on_a_phone_in_light_and_dark(
+    browser: Browser, shown: Shown
+) -> None:
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: run `make node`.")
-    async with tab(browser, color_scheme=scheme, viewport={"width": 360, "height": 740}) as one:
+    async with tab(browser, color_scheme="light", viewport={"width": 360, "height": 740}) as one:
         page = await opened(one, shown)
-        await ask(page, "שלום " + "long" * 60)
+        await ask(page, "Trace me.")
         await one.says(".turn.model .foot", "thread:")
+        await ask(page, "שלום " + "long" * 60)
+        await one.says(".turn.model .foot", "thread: warm")
         await page.get_by_text("This request as curl").click()
         await page.get_by_role("button", name="Claude Code").click()
         await one.says("#connect pre", "ANTHROPIC_BASE_URL")
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
         await page.evaluate(AXE.read_text(encoding="utf-8"))
-        found = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [
-            (each["id"], [node["html"] for node in each["nodes"]])
-            for each in found["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == []
+        assert await serious(page) == []
+        await page.get_by_role("button", name="Timeline of the request at").first.click()
+        await one.says("dialog td", "turn/start")
+        waits = await page.locator("dialog .waits").get_attribute("aria-label")
+        assert re.search("queue .*, thread of Codex .*, provider, to the first token .*, stream ", waits or "")
+        codex, model = page.get_by_label("Codex was told").last, page.get_by_label("The model saw").last
+        assert "- user: Trace me." in await codex.inner_text()
+        assert "  user: שלום long" in await model.inner_text()
+        for scheme in ("dark", "light"):
+            await page.emulate_media(color_scheme=scheme)
+            assert await serious(page) == [], scheme
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert await page.evaluate(COMPARED) == []
+        await page.keyboard.press("Escape")
+        await page.locator("dialog").wait_for(state="detached")
+        await page.emulate_media(color_scheme="dark")
+        assert await serious(page) == []
+
+
+async def serious(page: Page) -> list[Any]:
+    """Return what axe-core finds that is serious."""
+    found = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        (each["id"], [node["html"] for node in each["nodes"]])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
 
 
 @pytest.mark.promise("page.keys", "page.markup")
-async def test_a_key_is_created_used_and_revoked(browser: Browser, shown: Shown) -> None:
+async def test_a_key_is_created_limited_used_and_revoked(browser: Browser, shown: Shown) -> None:
     async with tab(browser) as one:
         page = await opened(one, shown)
         page.on("dialog", lambda dialog: dialog.accept())
@@ -275,7 +393,21 @@ async def test_a_key_is_created_used_and_revoked(browser: Browser, shown: Shown)
             titles = await guest.page.locator("h2").all_inner_texts()
             assert titles == ["State", "Playground", "Connect", "Live", "Usage"]
             assert "Account" not in await guest.page.locator("#state").inner_text()
+            await guest.page.get_by_role("button", name="Timeline of the request at").click()
+            await guest.says("dialog .legend", "provider, to the first token")
+            assert await guest.page.locator("dialog .pane").count() == 0
             await one.says("#live tbody tr", "this page")
+            await page.get_by_role("button", name="Edit the limits of visitor").click()
+            await page.locator("#edit-tokens").fill("many")
+            await page.get_by_role("button", name="Save").click()
+            await one.says("dialog .problem", "2M/day")
+            await page.locator("#edit-tokens").fill("")
+            await page.locator("#edit-rate").fill("")
+            await page.locator("#edit-models").fill("gpt-5.5")
+            await page.get_by_role("button", name="Save").click()
+            await one.says("#keys td", "models gpt-5.5")
+            assert "60/minute" not in await page.locator("#keys table").inner_text()
+            await until(lambda: _limits_of(shown, key) == (("gpt-5.5",), None))
             await page.get_by_role("button", name="Revoke the key visitor").click()
             await one.says("#keys td", "revoked")
             await until(lambda: shown.gateway.keyring.find(key.encode()) is None)
@@ -284,28 +416,6 @@ async def test_a_key_is_created_used_and_revoked(browser: Browser, shown: Shown)
         assert key not in await page.locator("#keys table").inner_text()
 
 
-@pytest.mark.promise("page.usage")
-async def test_usage_is_drawn(browser: Browser, shown: Shown) -> None:
-    async with tab(browser) as one:
-        page = await opened(one, shown)
-        await ask(page, "Count me.")
-        await one.says("#live tbody tr", "this page")
-        await shown.gateway.meter.flush()
-        await page.reload()
-        await one.says("#usage td", "gpt-")
-        label = await page.locator("#usage svg").get_attribute("aria-label")
-        assert label is not None
-        assert label.startswith("Tokens of the last 14 days: ")
-
-
-@pytest.mark.promise("page.timeline")
-async def test_a_click_opens_the_timeline_of_a_request(browser: Browser, shown: Shown) -> None:
-    async with tab(browser) as one:
-        page = await opened(one, shown)
-        await ask(page, "Trace me.")
-        await one.says(".turn.model .foot", "thread:")
-        await page.get_by_role("button", name="Timeline of the request at").first.click()
-        await one.says("dialog pre", "turn/start")
-        await one.says("dialog pre", "Trace me.")
-        await page.keyboard.press("Escape")
-        await page.locator("dialog").wait_for(state="detached")
+def _limits_of(shown: Shown, key: str) -> tuple[object, object] | None:
+    client = shown.gateway.keyring.find(key.encode())
+    return None if client is None else (client.limits.models, client.limits.rate)

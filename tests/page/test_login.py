@@ -1,5 +1,6 @@
 """A login from the page, with the real Codex and a scripted authorization server on loopback."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -36,4 +37,7 @@ async def test_a_device_code_logs_in_and_the_page_turns_green(
             await one.says("#state .state-line", "Ready. Turns run.")
             meters = one.page.get_by_role("meter")
             assert [await meters.nth(at).get_attribute("aria-valuenow") for at in (0, 1)] == ["42", "7"]
+            # The metrics show the same windows.
+            windows = shown.gateway.pool.plan.windows(time.time())
+            assert [windows[name].used_percent for name in ("primary", "secondary")] == [42, 7]
             assert await one.page.get_by_role("button", name="Log in with a code").count() == 0

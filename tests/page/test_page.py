@@ -3,13 +3,16 @@
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import jsonschema_rs
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Router
 
+from turnbridge.api.openapi.document import document
 from turnbridge.cli.page_data import command_data
 from turnbridge.codex.account import (
     Account,
@@ -19,14 +22,16 @@ from turnbridge.codex.account import (
     LoginMethod,
     LoginStarted,
     PlanLimit,
-    PlanWindow,
 )
+from turnbridge.codex.protocol.messages import RateLimits, RateLimitWindow
+from turnbridge.codex.protocol.plan import Plan
 from turnbridge.page.account import AccountDesk
 from turnbridge.page.owner import OwnerDesk
 from turnbridge.page.recent import MOST_REQUESTS, MOST_UNREAD, RecentRequests
 from turnbridge.page.routes import Access, Page, PageView
 from turnbridge.page.sessions import Sessions
 from turnbridge.settings.fields import load_settings
+from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.http import PAGE_TOKEN, json_response
@@ -39,7 +44,7 @@ pytestmark = pytest.mark.anyio
 KEY = "sk-test-0123456789abcdef"
 API = "/turnbridge/api"
 MODEL: JsonObject = {"id": "codex-5", "description": "", "context_window": 1000, "max_output_tokens": 100}
-WINDOW = PlanWindow(used_percent=42, window_duration_mins=300, resets_at=2_000_000_000)
+WINDOW = RateLimitWindow(used_percent=42, window_duration_mins=300, resets_at=2_000_000_000)
 
 
 class Session(AccountSession):
@@ -78,9 +83,11 @@ class House:
         self.problem = ""
         self.closing = False
         self.recent = RecentRequests()
+        self.plan = Plan()
         keyring = Keyring(KEY)
         desk = OwnerDesk(
-            AccountDesk(self.session), command_data(load_settings(PROXY_DATA_DIR=data_dir), KEY, port=11435)
+            AccountDesk(self.session, lambda: self.plan),
+            command_data(load_settings(PROXY_DATA_DIR=data_dir), KEY, port=11435),
         )
         view = PageView(
             problem=lambda: self.problem,
@@ -125,12 +132,75 @@ def ended(number: int) -> RequestContext:
     )
 
 
+@pytest.mark.promise("page.served", "ingress.openapi")
+async def test_every_route_of_the_page_is_in_the_document_and_answers_as_described(
+    house: House, http: httpx2.AsyncClient
+) -> None:
+    described = house.page.described()
+    served = {
+        (method, route.path) for route in house.page.routes() for method in route.methods or () if API in route.path
+    }
+    assert set(described.operations) == {(method, path) for method, path in served if method != "HEAD"}
+    whole: Any = document(described)
+    house.recent.note(ended(1), "ok", 1.0)
+    for (method, path), operation in described.operations.items():
+        if method != "GET" or operation.streams or operation.answer in ("UsagePage", "ModelList", "PageTimeline"):
+            continue
+        answered = await http.get(f"{path}?origin=http://turn.test")
+        schema = {**whole["components"]["schemas"][operation.answer], "components": whole["components"]}
+        jsonschema_rs.validate(schema, answered.json())
+
+
+@pytest.mark.promise("page.usage", "page.guests")
+def test_figures_are_of_the_requests_that_a_visitor_may_see() -> None:
+    recent = RecentRequests(now=lambda: 7.0)
+    for number in range(1, 101):
+        context = ended(number)
+        context.client, context.codex_model, context.served_by = Client(id="c", name="one"), "gpt-5.5", "fresh"
+        context.first_output_at = number / 1000
+        recent.note(context, "ok", number / 100)
+    failed = ended(0)
+    failed.client, failed.error_code = Client(id="d", name="other"), "model_not_found"
+    recent.note(failed, "client_error", 1.0)
+    latency = {
+        "model": "gpt-5.5",
+        "requests": 100,
+        "first_output_ms": {"p50": 50.0, "p90": 90.0, "p99": 99.0},
+        "total_ms": {"p50": 500.0, "p90": 900.0, "p99": 990.0},
+    }
+    errors = [{"code": "model_not_found", "count": 1}]
+    shown = recent.figures(None)
+    assert (shown["since"], shown["requests"], shown["errors"], shown["latencies"]) == (7, 101, errors, [latency])
+    assert (recent.figures("one")["errors"], recent.figures("other")["latencies"]) == ([], [])
+
+
+def test_waits_follow_one_another_and_the_last_lasts_to_the_end() -> None:
+    recent = RecentRequests()
+    for marks in (
+        {},
+        {"queued_at": 0.1},
+        {"queued_at": 0.1, "admitted_at": 0.3, "served_at": 0.35, "first_output_at": 1.0},
+    ):
+        context = ended(1)
+        for name, at in marks.items():
+            setattr(context, name, at)
+        recent.note(context, "ok", 2.0)
+    assert [entry["waits"] for entry in recent.seen_by(None)] == [
+        {"read": 2000.0},
+        {"read": 100.0, "queue": 1900.0},
+        {"read": 100.0, "queue": 200.0, "thread": 50.0, "provider": 650.0, "stream": 1000.0},
+    ]
+
+
 @pytest.mark.promise("page.state")
 async def test_the_plan_is_read_once_a_minute(house: House, http: httpx2.AsyncClient) -> None:
     account = (await http.get(f"{API}/account")).json()
     assert (account["email"], account["limits"][0]["used_percent"]) == ("a@example.test", 42)
     assert (await http.get(f"{API}/account")).json() == account
     assert house.readings == 1
+    # What a turn tells meanwhile is shown at once, as in the metrics.
+    house.plan.update(RateLimits(primary=RateLimitWindow(used_percent=43)))
+    assert (await http.get(f"{API}/account")).json()["limits"][0]["used_percent"] == 43
 
 
 @pytest.mark.promise("page.state")
@@ -178,9 +248,9 @@ async def test_commands_run_for_the_owner(http: httpx2.AsyncClient) -> None:
     refused = await http.post(f"{API}/keys", json={"name": "--help"})
     assert (refused.status_code, "A name has" in refused.json()["error"]["message"]) == (400, True)
     assert (await http.post(f"{API}/keys", json={})).status_code == 400
+    assert (await http.post(f"{API}/keys/limits", json={"name": "alice", "rate": 5})).status_code == 400
     other = (await http.post(f"{API}/keys/rotate", json={"name": "alice"})).json()
     assert other["key"] != made["key"]
-    assert (await http.post(f"{API}/keys/revoke", json={"name": "alice"})).json()["state"] == "revoked"
     assert [each["name"] for each in (await http.get(f"{API}/keys")).json()["keys"]] == ["alice"]
     assert (await http.get(f"{API}/timeline?id=req_1")).status_code == 400
     settings = (await http.get(f"{API}/settings")).json()["settings"]

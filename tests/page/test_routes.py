@@ -1,16 +1,19 @@
 """The page's files and data over HTTP, without a browser."""
 
 import json
+import re
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.support.gateway import API_KEY, Bridge, running_bridge
+from tests.support.gateway import API_KEY, Bridge, running_bridge, settings_for_tests
 from tests.support.issued_keys import bearer, issued, known, revoked
 from tests.support.page import Shown
 from tests.support.waiting import until
-from turnbridge.page.assets import load_assets
+from tests.web.asgi_driver import call
+from turnbridge.bootstrap import running_gateway
+from turnbridge.page.assets import ASSETS, load_assets
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.store.schema import store_url
 from turnbridge.web.http import PAGE_TOKEN
@@ -47,7 +50,18 @@ async def test_browsers_get_a_page_and_programs_links(shown: Shown) -> None:
 @pytest.mark.promise("page.served")
 def test_the_page_is_small_and_names_no_other_host() -> None:
     assets = load_assets()
-    assert sum(len(asset.plain) for asset in assets.values()) < FIRST_PAINT_BYTES
+    painted = {f"{ASSETS}/index.html"}
+    while (
+        more := {
+            f"{ASSETS}/{name}"
+            for path in painted
+            for name in re.findall(r"""(?:from '\./|"/turnbridge/page/)([\w.]+)""", assets[path].plain.decode())
+        }
+        - painted
+    ):
+        painted |= more
+    assert f"{ASSETS}/words.js" in painted
+    assert sum(len(assets[path].plain) for path in painted) < FIRST_PAINT_BYTES
     for name, asset in assets.items():
         text = asset.plain.decode().replace("http://www.w3.org/2000/svg", "")
         assert "http://" not in text.replace("^https?:\\/\\/", ""), name
@@ -131,9 +145,12 @@ async def test_guests_see_their_own_requests_and_nothing_of_others(tmp_path: Pat
         assert API not in everything
         await _uncounted(bridge, tmp_path)
         await _ends_with_its_key(bridge, store, guest)
-    async with running_bridge(tmp_path / "off", PROXY_PAGE="off") as bridge:
+    settings = settings_for_tests(tmp_path / "off", PROXY_PAGE="off")
+    async with running_gateway(settings, api_key=API_KEY, provider="http://127.0.0.1:9/v1") as off:
         for path in ("/", f"{API}/state", "/turnbridge/page/main.js"):
-            assert (await bridge.http.get(path, headers={"accept": "text/html"})).status_code == 404
+            headers = {"accept": "text/html", **bearer(API_KEY)}
+            assert (await call(off.app, "GET", path, headers=headers)).status == 404
+        assert API not in (await call(off.app, "GET", "/openapi.json", headers=bearer(API_KEY))).body.decode()
 
 
 async def _uncounted(bridge: Bridge, directory: Path) -> None:

@@ -112,10 +112,11 @@ def listening(gateway: Gateway) -> contextlib.AbstractAsyncContextManager[str]:
 
 
 @contextlib.asynccontextmanager
-async def listening_with(app: ASGIApp) -> AsyncIterator[str]:
-    """Serve an application on a free loopback port."""
+async def listening_with(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
+    """Serve an application on a loopback port, or on a free one."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         server = HttpServer(app)
         serving = asyncio.ensure_future(server.serve(sockets=[listener]))
         try:

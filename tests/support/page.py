@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
-from tests.support.gateway import API_KEY, listening, settings_for_tests
+from tests.support.gateway import API_KEY, listening, listening_with, settings_for_tests
 from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.cli.page_data import command_data
 from turnbridge.scripted_model.persona import respond
@@ -59,15 +60,23 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def page_shown(data_dir: Path, *, demo: bool = True, **chosen: Any) -> AsyncIterator[Shown]:
-    """Run a gateway with the demo model, or with the login of a user; with warm threads as in real life."""
-    settings = settings_for_tests(data_dir, **{"PROXY_WARM_THREADS_MAX": 8, **chosen})
+    """Run a gateway with the demo model, or with the login of a user; with warm threads as in real life.
+
+    The demo has the listener for Ollama's clients.
+    """
+    ollama = {"PROXY_OLLAMA": "on"} if demo else {}
+    settings = settings_for_tests(data_dir, **{"PROXY_WARM_THREADS_MAX": 8, **ollama, **chosen})
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond, record=True))
-        commands = command_data(settings, API_KEY, port=0)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        commands = command_data(settings, API_KEY, port=0, ollama=f"http://127.0.0.1:{port}" if demo else None)
         gateway = await stack.enter_async_context(
             running_gateway(settings, api_key=API_KEY, provider=model.base_url if demo else None, commands=commands)
         )
         url = await stack.enter_async_context(listening(gateway))
+        if gateway.ollama is not None:
+            await stack.enter_async_context(listening_with(gateway.ollama, port))
         await gateway.pool.any_worker()
         yield Shown(url=url, gateway=gateway, model=model)
 

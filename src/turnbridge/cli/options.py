@@ -266,6 +266,7 @@ def status() -> None:
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="The file of the trace (PROTO_LOG_PATH).")
 @click.option("--full", is_flag=True, help="Every delta by itself, and payloads as a whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON object.")
-@done_by("diagnostics.timeline")
+@click.option("--view", "as_view", is_flag=True, help="Print what the page draws of it as one JSON object.")
+@done_by("diagnostics.trace")
 def trace() -> None:
     """Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes."""

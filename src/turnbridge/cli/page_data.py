@@ -18,8 +18,8 @@ from turnbridge.turn.items import Json, JsonObject
 SOME_KEY_FILE = Path("/path/to/your/key")
 
 
-def command_data(settings: Settings, api_key: str, *, port: int) -> CommandData:
-    """Return it for a gateway that runs with these settings."""
+def command_data(settings: Settings, api_key: str, *, port: int, ollama: str | None = None) -> CommandData:
+    """Return it for a gateway that runs with these settings; `ollama` is where Ollama's clients are served."""
     file = settings.data_dir / KEY_FILE if settings.api_key is None else settings.data_dir / FOLDER / KEY_FILE
 
     def effective() -> Json:
@@ -55,6 +55,7 @@ def command_data(settings: Settings, api_key: str, *, port: int) -> CommandData:
         environment=_environment(settings, port),
         key=api_key.split(",", maxsplit=1)[0].strip(),
         hidden_key=HIDDEN_KEY,
+        ollama=ollama,
     )
 
 

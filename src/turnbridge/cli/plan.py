@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from turnbridge.codex.account import Identity, PlanLimit, PlanWindow
+from turnbridge.codex.account import Identity, PlanLimit
+from turnbridge.codex.protocol.messages import RateLimitWindow
 
 MINUTES_PER_HOUR = 60
 MINUTES_PER_DAY = 24 * 60
@@ -51,7 +52,7 @@ def _named(limit: PlanLimit) -> str:
     return f"{limit.limit_name}, " if limit.limit_name else ""
 
 
-def _length(window: PlanWindow) -> str:
+def _length(window: RateLimitWindow) -> str:
     minutes = window.window_duration_mins
     match minutes:
         case None:
@@ -66,7 +67,7 @@ def _length(window: PlanWindow) -> str:
             return f"{minutes} minutes"
 
 
-def _reset(window: PlanWindow) -> str:
+def _reset(window: RateLimitWindow) -> str:
     """Return when a window starts anew, in local time, with the day if it is not today."""
     if window.resets_at is None:
         return ""

@@ -120,7 +120,7 @@ async def _serve(settings: Settings, listeners: list[Listener], *, demo: bool) -
                 settings,
                 api_key=api_key,
                 provider=model.base_url if model else None,
-                commands=command_data(settings, api_key, port=address.port),
+                commands=command_data(settings, api_key, port=address.port, ollama=next(map(_url_of, others), None)),
             )
         )
         banner = _banner(settings, gateway, address, api_key, demo=demo)
@@ -161,11 +161,14 @@ def _say(text: str) -> None:
         log.warning("greeting_not_printed")
 
 
+def _url_of(address: Address) -> str:
+    return f"http://{f'[{address.host}]' if ':' in address.host else address.host}:{address.port}"
+
+
 def _ollama_banner(address: Address, *, chosen: bool) -> str:
-    url = f"http://{f'[{address.host}]' if ':' in address.host else address.host}:{address.port}"
     first = OLLAMA_PORTS[0]
     moved = "" if chosen or address.port == first else f" Port {first} is taken, probably by Ollama itself."
-    return f"  Ollama    {url} (no key on this machine).{moved}\n\n"
+    return f"  Ollama    {_url_of(address)} (no key on this machine).{moved}\n\n"
 
 
 async def _say_first_steps(banner: Banner, gateway: Gateway, settings: Settings) -> None:

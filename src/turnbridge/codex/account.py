@@ -18,7 +18,7 @@ from turnbridge.codex.process.process import AppServerProcess
 from turnbridge.codex.process.worker import ACCOUNT_UNREACHABLE, CodexSpec
 from turnbridge.codex.protocol.encode import initialize_params
 from turnbridge.codex.protocol.jsonrpc import LineSplitter, decode_as, decode_line
-from turnbridge.codex.protocol.messages import Wire
+from turnbridge.codex.protocol.messages import RateLimits, RateLimitWindow, Wire
 from turnbridge.turn.errors import BackendLost, BackendUnavailable, GatewayError
 from turnbridge.turn.items import Json, JsonObject
 
@@ -53,14 +53,6 @@ class AccountRead(Wire, frozen=True):
     account: Account | None = None
 
 
-class PlanWindow(Wire, frozen=True):
-    """A window of the plan: 5 hours or a week."""
-
-    used_percent: int
-    window_duration_mins: int | None = None
-    resets_at: int | None = None
-
-
 class Credits(Wire, frozen=True):
     """What may be used beyond the windows."""
 
@@ -69,17 +61,14 @@ class Credits(Wire, frozen=True):
     balance: str | None = None
 
 
-class PlanLimit(Wire, frozen=True):
+class PlanLimit(RateLimits, frozen=True):
     """One metered limit of the plan."""
 
-    limit_id: str | None = None
     limit_name: str | None = None
-    primary: PlanWindow | None = None
-    secondary: PlanWindow | None = None
     credits: Credits | None = None
 
     @property
-    def windows(self) -> tuple[PlanWindow, ...]:
+    def windows(self) -> tuple[RateLimitWindow, ...]:
         """Return the windows that the plan has."""
         return tuple(window for window in (self.primary, self.secondary) if window is not None)
 

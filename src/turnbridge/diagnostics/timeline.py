@@ -1,20 +1,14 @@
-"""`turnbridge trace`: shows one request as a timeline of both protocols, with the deltas of a stream in one row."""
+"""One request as a timeline of both protocols, with the deltas of a stream in one row."""
 
 import json
-import os
 import re
-import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import msgspec
 
-from turnbridge.cli.console import refuse, usable_settings
-from turnbridge.diagnostics.recent import TracedRequest, recent_requests
-from turnbridge.settings.command_line import own_command
 from turnbridge.trace.trace import KEPT_FILES, Line, rotated
 from turnbridge.turn.items import Json, JsonObject
 
@@ -160,7 +154,7 @@ def told(shown: Sequence[Row], *, width: int, full: bool = False) -> Iterator[tu
             start = f"{after:8.1f}  {NARROW_WIRES[wire]}"
         start += f"{row.label:{labels}}  "
         room = max(width - len(start), NARROWEST_TEXT)
-        yield row, f"{start}{_cropped(_folded(row), room)}".rstrip()
+        yield row, f"{start}{cropped(_folded(row), room)}".rstrip()
         if full:
             yield row, _whole(row.first)
 
@@ -169,7 +163,7 @@ def _row(line: Line) -> Row:
     payload: Json = msgspec.json.decode(line.payload)
     delta = _delta(line, payload) if isinstance(payload, dict) else None
     name, text = delta or (_label(line, payload), _short(line, payload))
-    return Row(lines=[line], label=_harmless(name), text=text, is_delta=delta is not None)
+    return Row(lines=[line], label=harmless(name), text=text, is_delta=delta is not None)
 
 
 def _label(line: Line, payload: Json) -> str:
@@ -241,15 +235,15 @@ def _folded(row: Row) -> str:
 
 def _whole(line: Line) -> str:
     pretty = msgspec.json.format(bytes(line.payload), indent=2).decode()
-    return "\n".join(f"    {_harmless(each)}" for each in pretty.split("\n"))
+    return "\n".join(f"    {harmless(each)}" for each in pretty.split("\n"))
 
 
-def _cropped(text: str, room: int) -> str:
-    text = _harmless(" ".join(text.split()))
+def cropped(text: str, room: int) -> str:
+    text = harmless(" ".join(text.split()))
     return text if len(text) <= room else text[: room - 1] + "…"
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Return a text without terminal control: control and invisible characters are escaped as in JSON."""
     if text.isprintable():
         return text
@@ -267,61 +261,3 @@ def _inner(value: Json, name: str) -> Json:
 def _text_in(value: Json, name: str) -> str:
     text = _inner(value, name)
     return text if isinstance(text, str) else ""
-
-
-# How wide a timeline is where there is no terminal to tell it.
-PIPE_COLUMNS = 160
-COLOURS = {
-    "http_ingress": "cyan",
-    "backend_submission": "yellow",
-    "backend_io": "magenta",
-    "client_egress": "green",
-}
-
-
-def trace(*, request_id: str | None, last: bool, listed: bool, file: Path | None, full: bool, as_json: bool) -> None:
-    """Show one request as a timeline across both wires, from the trace that PROXY_LOG_PROTO=true writes."""
-    if sum((request_id is not None, last, listed)) != 1:
-        raise click.UsageError("Give the id of a request, --last or --list.")
-    path = file or usable_settings().trace_path
-    try:
-        if request_id is None:
-            recent = recent_requests(path)
-            if not recent:
-                refuse(f"There is no request in {path}. {advice(path)}", status=1)
-            if listed:
-                _show_list(recent, as_json=as_json)
-                return
-            request_id = next((one for one in reversed(recent) if one.asks_model), recent[-1]).request_id
-        lines = lines_of(path, request_id)
-    except OSError as error:
-        refuse(f"Cannot read {error.filename or path}: {error.strerror}.", status=1)
-    if not lines:
-        refuse(f"There is no request {request_id} in {path}. {advice(path)}", status=1)
-    if as_json:
-        for line in lines:
-            click.echo(msgspec.json.encode(line))
-        return
-    click.secho("\n".join(heading(lines)) + "\n", bold=True, color=_colour())
-    width = shutil.get_terminal_size((PIPE_COLUMNS, 0)).columns
-    for row, text in told(rows(lines, full=full), width=width, full=full):
-        click.secho(text, fg="red" if row.failed else COLOURS[row.first.phase], color=_colour())
-
-
-def _colour() -> bool | None:
-    """Return whether to colour; None leaves it to click, which looks whether this is a terminal."""
-    return False if os.environ.get("NO_COLOR") else None
-
-
-def _show_list(recent: Sequence[TracedRequest], *, as_json: bool) -> None:
-    if as_json:
-        for one in recent:
-            click.echo(msgspec.json.encode(one))
-        return
-    width = max(len(one.request_id) for one in recent)
-    columns = shutil.get_terminal_size((PIPE_COLUMNS, 0)).columns
-    for one in recent:
-        first = "" if one.first_byte_ms is None else f"{one.first_byte_ms:.0f} ms"
-        shown = f"{one.time[11:19]} {one.status or '---'} {first:>8} {one.request_id:{width}} {one.method}"
-        click.echo(_cropped(shown, columns) if len(shown) > columns else _harmless(shown))
-    click.echo(f"\nOne of them as a timeline: {own_command('trace', 'REQUEST_ID')}")

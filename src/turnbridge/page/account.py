@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -14,12 +14,12 @@ from turnbridge.codex.account import (
     AccountSession,
     Identity,
     LoginMethod,
-    PlanLimit,
     identity_as_json,
-    limits_as_json,
 )
+from turnbridge.codex.protocol.plan import Plan
+from turnbridge.engine.ports import PlanWindow
 from turnbridge.turn.errors import GatewayError
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import Json, JsonObject
 
 log = structlog.get_logger(__name__)
 
@@ -35,16 +35,15 @@ FAILED = "The login failed. "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountState:
-    """Who is logged in, the limits of the plan, and why these cannot be read."""
+    """Who is logged in, and why the limits of the plan cannot be read."""
 
     identity: Identity | None
-    limits: tuple[PlanLimit, ...] = ()
     problem: str | None = None
 
     def as_json(self) -> JsonObject:
         """Return it as the page reads it."""
         identity: JsonObject = {} if self.identity is None else identity_as_json(self.identity)
-        return {**identity, "limits": limits_as_json(self.limits), "limits_problem": self.problem}
+        return {**identity, "limits_problem": self.problem}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,8 +65,12 @@ class Login:
 class AccountDesk:
     """Answers for the account; several who ask at once get one reading."""
 
-    def __init__(self, open_session: OpenSession, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, open_session: OpenSession, plan: Callable[[], Plan], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`plan` returns the windows that the gateway knows, which the metrics show too; a reading updates them."""
         self._open = open_session
+        self._plan = plan
         self._clock = clock
         self._lock = asyncio.Lock()
         self._read: AccountState | None = None
@@ -81,6 +84,10 @@ class AccountDesk:
                 self._read = await self._now()
                 self._read_at = self._clock()
             return self._read
+
+    def windows(self) -> list[Json]:
+        """Return how the windows of the plan stand."""
+        return windows_as_json(self._plan().windows(time.time()))
 
     async def start_login(self, method: LoginMethod) -> Login:
         """Begin a login in place of one that is pending; return it once there is something to show."""
@@ -106,7 +113,9 @@ class AccountDesk:
                 if identity.account is None or identity.account.type != "chatgpt":
                     return AccountState(identity=identity)
                 try:
-                    return AccountState(identity=identity, limits=await session.limits())
+                    for limit in await session.limits():
+                        self._plan().update(limit)
+                    return AccountState(identity=identity)
                 except GatewayError as error:
                     return AccountState(identity=identity, problem=error.message)
         except GatewayError as error:
@@ -134,3 +143,11 @@ class AccountDesk:
             # The next reading shows who is logged in now.
             self._read = None
             log.info("page_login_ended", state=login.state)
+
+
+def windows_as_json(windows: Mapping[str, PlanWindow]) -> list[Json]:
+    """Return the windows of the plan as the page reads them."""
+    return [
+        {"window": name, "window_minutes": each.minutes, "used_percent": each.used_percent, "resets_at": each.resets_at}
+        for name, each in windows.items()
+    ]

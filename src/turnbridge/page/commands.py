@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnbridge.api.shared.validation import invalid
+from turnbridge.page.openapi import KeyBody, KeyName
 from turnbridge.page.routes import Entry, small_body
 from turnbridge.page.sessions import Visitor
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
@@ -43,6 +44,7 @@ class Commands:
             ("GET", "/timeline", self._timeline),
             ("GET", "/keys", self._keys),
             ("POST", "/keys", self._create),
+            ("POST", "/keys/limits", self._limit),
             ("POST", "/keys/rotate", self._rotate),
             ("POST", "/keys/revoke", self._revoke),
         ]
@@ -52,8 +54,8 @@ class Commands:
 
     async def _timeline(self, request: Request, _: Visitor) -> Response:
         """Show one request across both wires, from the wire trace."""
-        request_id = _text(dict(request.query_params), "id")
-        return json_response({"text": await self._printed("trace", "--", request_id)})
+        request_id = _text(request.query_params.get("id", ""), "id")
+        return json_response(_object(await self._printed("trace", "--view", "--", request_id)))
 
     async def _keys(self, _: Request, __: Visitor) -> Response:
         listed: Json = msgspec.json.decode(await self._printed("keys", "list", "--json"))
@@ -61,16 +63,21 @@ class Commands:
 
     async def _create(self, request: Request, _: Visitor) -> Response:
         """Make a key; it is in this answer, and nowhere else."""
-        given = await small_body(request)
-        words = [f"--{name}={_text(given, name)}" for name in LIMITS if given.get(name)]
-        words += ["--admin"] if given.get("admin") is True else []
-        return await self._changed("create", *words, "--", _text(given, "name"))
+        given = await small_body(request, KeyBody)
+        words = [*_limits(given), *(["--admin"] if given.admin else [])]
+        return await self._changed("create", *words, "--", _text(given.name, "name"))
+
+    async def _limit(self, request: Request, _: Visitor) -> Response:
+        """Change the limits that are given; `none` removes one."""
+        given = await small_body(request, KeyBody)
+        admin = [] if given.admin is None else ["--admin" if given.admin else "--no-admin"]
+        return await self._changed("limits", *_limits(given), *admin, "--", _text(given.name, "name"))
 
     async def _rotate(self, request: Request, _: Visitor) -> Response:
-        return await self._changed("rotate", "--", _text(await small_body(request), "name"))
+        return await self._changed("rotate", "--", _text((await small_body(request, KeyName)).name, "name"))
 
     async def _revoke(self, request: Request, _: Visitor) -> Response:
-        return await self._changed("revoke", "--", _text(await small_body(request), "name"))
+        return await self._changed("revoke", "--", _text((await small_body(request, KeyName)).name, "name"))
 
     async def _changed(self, command: str, *words: str) -> Response:
         return json_response(_object(await self._printed("keys", command, "--json", *words)))
@@ -84,9 +91,13 @@ class Commands:
         return printed
 
 
-def _text(given: JsonObject | dict[str, str], name: str) -> str:
-    value = given.get(name)
-    if not isinstance(value, str) or not 0 < len(value.strip()) <= LONGEST or "\0" in value:
+def _limits(given: KeyBody) -> list[str]:
+    values = {name: getattr(given, name) for name in LIMITS}
+    return [f"--{name}={_text(value, name)}" for name, value in values.items() if value is not None]
+
+
+def _text(value: str, name: str) -> str:
+    if not 0 < len(value.strip()) <= LONGEST or "\0" in value:
         raise invalid(name, f"expected a text of at most {LONGEST} characters.")
     return value.strip()
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from turnbridge.page.account import AccountDesk
 from turnbridge.page.commands import Commands
+from turnbridge.page.openapi import LoginBody
 from turnbridge.page.routes import Entry, Handler, small_body
 from turnbridge.page.sessions import Visitor
 from turnbridge.turn.errors import Forbidden, InvalidRequest
@@ -52,6 +53,8 @@ class CommandData:
     """The owner's."""
     hidden_key: str
     """What stands for a key in the settings of clients."""
+    ollama: str | None = None
+    """Where Ollama's clients are served, if they are."""
 
 
 class OwnerDesk:
@@ -66,6 +69,15 @@ class OwnerDesk:
     def demo(self) -> bool:
         """Tell whether there is no account."""
         return self._account is None
+
+    @property
+    def ollama(self) -> str | None:
+        """Return where Ollama's clients are served, if they are."""
+        return None if self._data is None else self._data.ollama
+
+    def windows(self) -> list[Json]:
+        """Return how the windows of the plan stand."""
+        return [] if self._account is None else self._account.windows()
 
     async def aclose(self) -> None:
         """Cancel a login that is pending."""
@@ -95,17 +107,13 @@ class OwnerDesk:
     async def _show_account(self, _: Request, __: Visitor) -> Response:
         if self._account is None:
             return json_response({"demo": True, "limits": [], "limits_problem": None})
-        return json_response({"demo": False, **(await self._account.state()).as_json()})
+        state = await self._account.state()
+        return json_response({"demo": False, **state.as_json(), "limits": self._account.windows()})
 
     async def _start_login(self, request: Request, _: Visitor) -> Response:
         assert self._account is not None
-        match (await small_body(request)).get("method"):
-            case "browser":
-                login = await self._account.start_login("chatgpt")
-            case "device":
-                login = await self._account.start_login("chatgptDeviceCode")
-            case _:
-                raise InvalidRequest("Choose `browser` or `device`.", param="method")
+        method = (await small_body(request, LoginBody)).method
+        login = await self._account.start_login("chatgpt" if method == "browser" else "chatgptDeviceCode")
         return json_response(login.as_json())
 
     async def _show_login(self, _: Request, __: Visitor) -> Response:

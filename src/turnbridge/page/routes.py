@@ -7,6 +7,7 @@ the owner may see is in `owner.py`.
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -16,8 +17,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from turnbridge import __version__
-from turnbridge.api.shared.validation import parse_body
+from turnbridge.api.openapi.document import Further
+from turnbridge.api.shared.validation import convert, parse_body
 from turnbridge.page.assets import ASSETS, INDEX, SAFE_HEADERS, load_assets
+from turnbridge.page.openapi import API, ROWS, SCHEMAS, CodeBody
 from turnbridge.page.recent import RecentRequests
 from turnbridge.page.sessions import SESSION_LIFE_S, Sessions, Visitor, cookie_name
 from turnbridge.turn.clients import Client
@@ -27,9 +30,10 @@ from turnbridge.web.http import PAGE_TOKEN, header_value, json_response, names_u
 from turnbridge.web.middleware.ingress import PageSide
 from turnbridge.web.middleware.observability import context_of
 
+T = TypeVar("T")
+
 log = structlog.get_logger(__name__)
 
-API = "/turnbridge/api"
 # Codes, names and numbers.
 MOST_BODY_BYTES = 16 * 1024
 # How often gauges are looked at: a person does not see more.
@@ -73,6 +77,8 @@ class PageView:
     gauges: Callable[[], JsonObject]
     closing: Callable[[], bool]
     demo: bool
+    ollama: str | None = None
+    """Where Ollama's clients are served, if they are."""
     traced: bool
     """Whether a wire trace is written."""
 
@@ -139,12 +145,18 @@ class Page:
             ("GET", "/state", self._state),
             ("GET", "/models", self._models),
             ("GET", "/usage", self._usage),
+            ("GET", "/figures", self._figures),
             ("GET", "/live", self._live),
         ]
         routes = [Route("/", self._index, methods=["GET"]), Route(f"{API}/code", self._redeem, methods=["POST"])]
         routes += [Route(path, partial(self._asset, path), methods=["GET"]) for path in self._assets]
         routes += [_route(self._access, *each) for each in (*own, *self._handlers)]
         return routes
+
+    def described(self) -> Further:
+        """Return its part of the OpenAPI document: not every gateway has every route."""
+        served = {(method, route.path) for route in self.routes() for method in route.methods or ()}
+        return Further(operations={key: row for key, row in ROWS.items() if key in served}, schemas=SCHEMAS)
 
     async def _index(self, request: Request) -> Response:
         """Answer browsers with the page, and programs with links."""
@@ -158,9 +170,8 @@ class Page:
     async def _redeem(self, request: Request) -> Response:
         """Open a session of the owner's by a one-time code."""
         _refuse_other_pages(request)
-        match await small_body(request):
-            case {"code": str(code)} if self._access.sessions.redeem(code):
-                return self._opened(request, Visitor(client=self._access.owner, owner=True), by="code")
+        if self._access.sessions.redeem((await small_body(request, CodeBody)).code):
+            return self._opened(request, Visitor(client=self._access.owner, owner=True), by="code")
         raise InvalidApiKey(
             "This link was used already, or is too old. Enter a key, or restart the gateway for a new link."
         )
@@ -206,6 +217,7 @@ class Page:
                 "codex_version": self._gateway.codex_version(),
                 "demo": self._gateway.demo,
                 "traced": self._gateway.traced,
+                "ollama": self._gateway.ollama,
             }
         )
 
@@ -215,6 +227,10 @@ class Page:
     async def _usage(self, request: Request, _: Visitor) -> Response:
         return await self._gateway.usage(request)
 
+    async def _figures(self, _: Request, visitor: Visitor) -> Response:
+        """Answer with errors by code and latencies by model, of the visitor's requests or of all."""
+        return json_response(self._recent.figures(_whose(visitor)))
+
     async def _live(self, _: Request, visitor: Visitor) -> Response:
         if self._recent.watchers >= MOST_WATCHERS:
             raise GatewayOverloaded("Too many pages are open. Close one, and try again.", retry_after=KEEPALIVE_S)
@@ -223,18 +239,18 @@ class Page:
 
     async def _events(self, visitor: Visitor) -> AsyncIterator[bytes]:
         """Yield all requests that a visitor may see, then each new one, and the gauges whenever they change."""
-        whose = None if visitor.owner else visitor.client.name
+        whose = _whose(visitor)
         with self._recent.watched() as watcher:
-            yield _event("requests", list(self._recent.seen_by(whose)))
-            shown: JsonObject | None = None
+            shown = self._gauges(visitor)
+            yield _event("requests", list(self._recent.seen_by(whose))) + _event("gauges", shown)
             silent_s = 0.0
             while not self._gateway.closing():
+                told = await watcher.next(GAUGE_INTERVAL_S)
                 frames = []
                 gauges = self._gauges(visitor)
                 if gauges != shown:
                     frames.append(_event("gauges", gauges))
                     shown = gauges
-                told = await watcher.next(GAUGE_INTERVAL_S)
                 if watcher.lost:
                     watcher.lost, told = False, []
                     frames.append(_event("requests", list(self._recent.seen_by(whose))))
@@ -268,14 +284,19 @@ def _route(access: Access, method: str, path: str, handler: Handler) -> Route:
     return Route(f"{API}{path}", _Answering(access, handler), methods=[method])
 
 
-async def small_body(request: Request) -> JsonObject:
-    """Return the JSON object that a request brings; raises `RequestTooLarge` or `InvalidRequest`."""
+def _whose(visitor: Visitor) -> str | None:
+    """Return the client whose requests a visitor may see; None for all."""
+    return None if visitor.owner else visitor.client.name
+
+
+async def small_body(request: Request, shape: type[T]) -> T:
+    """Return what a request brings; raises `RequestTooLarge` or `InvalidRequest`."""
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > MOST_BODY_BYTES:
             raise RequestTooLarge(f"At most {MOST_BODY_BYTES} bytes are read here.")
-    return parse_body(body)
+    return convert(parse_body(body), shape)
 
 
 def _refuse_other_pages(request: Request) -> None:

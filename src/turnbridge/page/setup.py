@@ -45,9 +45,10 @@ class Running(Protocol):
         ...
 
 
-def owner_desk(settings: Settings, *, demo: bool, commands: CommandData | None) -> OwnerDesk:
+def owner_desk(settings: Settings, pool: Pool, *, demo: bool, commands: CommandData | None) -> OwnerDesk:
     """Return what only the owner may see and do."""
-    return OwnerDesk(None if demo else AccountDesk(partial(_account_session, settings)), commands)
+    account = None if demo else AccountDesk(partial(_account_session, settings), lambda: pool.plan)
+    return OwnerDesk(account, commands)
 
 
 def page_of(
@@ -83,9 +84,11 @@ def page_of(
             "queued": admission.waiting,
             "parked": len(calls),
             "warm": len(warm),
+            "plan": desk.windows(),
         },
         closing=lambda: admission.leaving,
         demo=desk.demo,
+        ollama=desk.ollama,
         traced=settings.log_proto,
     )
     return Page(view, access, RecentRequests(), desk.handlers(models.list))

@@ -258,8 +258,22 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """What is served besides."""
+
+    operations: Mapping[tuple[str, str], Operation]
+    schemas: Mapping[str, JsonObject]
+
+
+NOTHING_MORE = Further(operations={}, schemas={})
+
+
 class OpenApi:
     """Answers with the document."""
+
+    def __init__(self, further: Further) -> None:
+        self._further = further
 
     async def serve(self, _: Request) -> Response:
         """Return it."""
@@ -267,22 +281,24 @@ class OpenApi:
 
     @cached_property
     def _document(self) -> bytes:
-        return msgspec.json.encode(document())
+        return msgspec.json.encode(document(self._further))
 
 
-def document() -> JsonObject:
+def document(further: Further = NOTHING_MORE) -> JsonObject:
     """Return the whole document."""
-    bodies = list(dict.fromkeys(each.body for each in OPERATIONS.values() if each.body is not None))
+    operations = {**OPERATIONS, **further.operations}
+    bodies = list(dict.fromkeys(each.body for each in operations.values() if each.body is not None))
     _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     # Two types of the same name are told apart by their modules.
     named = _MODULE.sub(lambda found: f"{found[1].title()}{found[2]}", msgspec.json.encode(components).decode())
     schemas: dict[str, Json] = {
         **msgspec.json.decode(named, type=dict[str, JsonObject]),
         **ANSWERS,
+        **further.schemas,
         "Document": {"type": "object"},
     }
     paths: dict[str, dict[str, Json]] = {}
-    for (method, path), operation in OPERATIONS.items():
+    for (method, path), operation in operations.items():
         paths.setdefault(path, {})[method.lower()] = _operation(method, path, operation)
     return {
         "openapi": "3.1.0",

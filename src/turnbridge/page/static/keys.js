@@ -1,4 +1,4 @@
-// The keys of clients: made (and shown once), rotated, revoked. `turnbridge keys` does the same.
+// The keys of clients: made (and shown once), limited, rotated, revoked. `turnbridge keys` does the same.
 
 import { send } from './api.js';
 import { table } from './about.js';
@@ -36,6 +36,7 @@ export function showKeys(body) {
     const active = key.state === 'active';
     return [h('b', { dir: 'auto' }, key.name), h('code', {}, `…${key.hint}`), h('span', { class: active ? 'badge good' : 'badge bad' }, key.state), limits(key), moment(key.created_at),
       h('div', { class: 'row' },
+        act('Edit', `Edit the limits of ${key.name}`, () => edit(key)),
         act('Rotate', `Rotate the key ${key.name}`, () => change('/keys/rotate', { name: key.name }, `Replace the key of ${key.name}? The old one stops at once.`)),
         active && act('Revoke', `Revoke the key ${key.name}`, () => change('/keys/revoke', { name: key.name }, `Revoke the key of ${key.name}? What runs for it ends.`)))];
   }
@@ -58,6 +59,36 @@ export function showKeys(body) {
     button.disabled = false;
   }
 
+  /** Change the limits of a key in a dialog; an empty field is no limit. */
+  function edit(key) {
+    const now = { models: (key.models ?? []).join(','), rate: key.rate ?? '', turns: String(key.turns ?? ''), tokens: tokensOf(key), expires: key.expires_at ? new Date(key.expires_at * 1000).toISOString().slice(0, 10) : '' };
+    const fields = FIELDS.filter(([name]) => name in now).map(([name, label, example]) => [name, label, h('input', { id: `edit-${name}`, type: 'text', value: now[name], placeholder: example, autocomplete: 'off' })]);
+    const isAdmin = h('input', { type: 'checkbox', checked: key.admin });
+    const wrong = h('p', { class: 'problem', role: 'alert', hidden: true });
+    const save = h('button', { type: 'submit' }, 'Save');
+    const dialog = h('dialog', { class: 'narrow', 'aria-label': `Limits of ${key.name}`, onclose: () => dialog.remove() },
+      h('form', { onsubmit: submit }, h('h3', {}, 'Limits of ', h('b', { dir: 'auto' }, key.name)), h('div', { class: 'grid' }, fields.map(([name, label, input]) => h('div', {}, h('label', { for: `edit-${name}` }, label), input))),
+        h('label', { class: 'check' }, isAdmin, ' Admin'), h('p', { class: 'hint' }, 'An empty field is no limit. A change is live within a second.'), wrong,
+        h('div', { class: 'row' }, save, h('button', { type: 'button', class: 'quiet', onclick: () => dialog.close() }, 'Cancel'))));
+    document.body.append(dialog);
+    dialog.showModal();
+    async function submit(event) {
+      event.preventDefault();
+      save.disabled = true;
+      const changed = fields.map(([name, , input]) => [name, input.value.trim()]).filter(([name, value]) => value !== now[name]).map(([name, value]) => [name, value || 'none']);
+      try {
+        await send('POST', '/keys/limits', { name: key.name, ...Object.fromEntries(changed), ...(isAdmin.checked === key.admin ? {} : { admin: isAdmin.checked }) });
+        dialog.close();
+        announce(`The limits of ${key.name} are changed.`);
+        await load();
+      } catch (error) {
+        wrong.hidden = false;
+        wrong.textContent = error.message;
+        save.disabled = false;
+      }
+    }
+  }
+
   async function change(path, given, question) {
     if (!window.confirm(question)) return;
     try {
@@ -75,6 +106,8 @@ export function showKeys(body) {
     announce(`The key of ${name} is shown.`);
   }
 }
+
+const tokensOf = (key) => key.tokens.map(({ amount, window }) => `${amount}/${window}`).join(';');
 
 function limits(key) {
   const parts = [key.admin && 'admin', key.models && `models ${key.models.join(', ')}`, key.rate, key.turns && `${key.turns} turns at once`,

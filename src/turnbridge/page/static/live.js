@@ -1,7 +1,7 @@
 // What happens now: the gauges, and the last requests as they end, by server-sent events.
 
-import { follow, send } from './api.js';
-import { fill, h, problem } from './dom.js';
+import { follow } from './api.js';
+import { fill, h } from './dom.js';
 import { cachedShare, clock, count, duration } from './words.js';
 
 const MOST_ROWS = 50;
@@ -58,31 +58,15 @@ export function showLive(body, app) {
   watch();
 }
 
-/** Show one request across both wires, or how to have that. */
-async function showTimeline(entry, app) {
-  const place = h('div', {}, h('p', { class: 'hint' }, 'Reading the trace …'));
-  const dialog = h('dialog', { 'aria-label': `Request ${entry.id}`, onclose: () => dialog.remove() },
-    h('div', { class: 'row' }, h('h3', {}, 'Request ', h('code', {}, entry.id)), h('button', { type: 'button', class: 'quiet', onclick: () => dialog.close() }, 'Close')), place);
-  document.body.append(dialog);
-  dialog.showModal();
-  if (!app.state.traced) {
-    fill(place, h('p', {}, 'The wire trace is off, so nothing is known but the line in the list. Restart the gateway with ', h('code', {}, 'PROXY_LOG_PROTO=true'), ': then this shows what the client sent, what Codex was told, and what came back, with the time of each.'));
-    return;
-  }
-  try {
-    const { text } = await send('GET', `/timeline?id=${encodeURIComponent(entry.id)}`);
-    fill(place, h('pre', { tabindex: '0', 'aria-label': 'Timeline' }, text));
-  } catch (error) {
-    fill(place, problem(error));
-  }
-}
+/** Show one request; what draws it is loaded when it is wanted. */
+const open = async (entry, app) => (await import('./timeline.js')).showRequest(entry, app);
 
 function row(entry, app) {
   const { tokens } = entry;
   const cell = (...children) => h('td', {}, ...children);
   const good = entry.outcome === 'ok';
   return h('tr', { 'data-request': entry.id },
-    cell(app.owner ? h('button', { type: 'button', class: 'link', 'aria-label': `Timeline of the request at ${clock(entry.time)}`, onclick: () => showTimeline(entry, app) }, clock(entry.time)) : clock(entry.time)),
+    cell(h('button', { type: 'button', class: 'link', 'aria-label': `Timeline of the request at ${clock(entry.time)}`, onclick: () => open(entry, app) }, clock(entry.time))),
     cell(h('span', { class: 'name', dir: 'auto', title: entry.agent }, entry.page ? 'this page' : entry.client ?? 'no key'), h('small', { dir: 'auto' }, entry.page ? '' : entry.agent)),
     cell(entry.route.replace(/^POST /, '')),
     cell(h('span', { class: 'name', dir: 'auto' }, entry.model ?? '–')),

@@ -2,7 +2,7 @@
 
 import { events, ownHeaders, read, send } from './api.js';
 import { announce, copyButton, fill, h, problem, tabs } from './dom.js';
-import { SNIPPETS, bodyOf, functionsIn } from './request.js';
+import { bodyOf, functionsIn, snippets } from './request.js';
 import { SERVED, cachedShare, count, duration } from './words.js';
 
 // A request body may have 16 MB, and data URLs are a third larger than what they hold.
@@ -23,7 +23,7 @@ export function showPlayground(body, app) {
   const schema = h('textarea', { id: 'schema', rows: '4', class: 'mono', spellcheck: 'false', placeholder: '{"type": "object", "properties": …}' });
   const search = h('input', { id: 'search', type: 'checkbox' });
   const picker = h('input', { id: 'picker', type: 'file', multiple: true, class: 'unseen', tabindex: '-1', 'aria-hidden': 'true', onchange: () => attach(picker.files) });
-  const code = h('details', { class: 'snippets' }, h('summary', {}, 'This request as curl, Python, node'));
+  const code = h('details', { class: 'snippets' }, h('summary', {}, 'This request as curl, Python, node on every API'));
   let items = []; // The conversation, as input items.
   let files = []; // What goes with the next message.
   let running = null;
@@ -186,11 +186,13 @@ export function showPlayground(body, app) {
       complain(error.message);
       return;
     }
-    const panels = SNIPPETS.map(([name, write]) => [name, () => {
+    const apis = snippets(app.state.ollama);
+    const program = (write) => () => {
       const text = write(request);
       return h('div', { class: 'snippet' }, copyButton(() => text), h('pre', { tabindex: '0' }, h('code', {}, shortened(text))));
-    }]);
-    fill(code, code.querySelector('summary'), tabs('Language', panels));
+    };
+    const panels = apis.map(({ name, note, languages }) => [name, () => [tabs('Language', languages.map(([language, write]) => [language, program(write)])), note && h('p', { class: 'hint' }, note)]]);
+    fill(code, code.querySelector('summary'), tabs('API', panels));
   }
 }
 
@@ -216,7 +218,7 @@ function dataUrl(file) {
 }
 
 /** Leave out the middle of what nobody reads: the data of pictures. Copying takes the whole. */
-const shortened = (text) => text.replace(/(;base64,[A-Za-z0-9+/=]{40})[A-Za-z0-9+/=]{80,}/g, '$1…');
+const shortened = (text) => text.replace(/([A-Za-z0-9+/=]{80})[A-Za-z0-9+/=]{400,}/g, '$1…');
 
 function userTurn(text, files) {
   return h('div', { class: 'turn user' }, h('div', { class: 'role' }, 'You'),

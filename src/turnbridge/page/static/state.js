@@ -48,6 +48,8 @@ export function showState(body, app) {
 
   app.listeners.addEventListener('gauges', ({ detail }) => {
     if (detail.ready !== state.ready) refresh();
+    // Each turn tells how the plan stands.
+    if (account !== null && detail.plan?.length) showPlan(plan, { ...account, limits: detail.plan });
   });
   show();
   if (app.owner) showPlan(plan, null);
@@ -128,7 +130,8 @@ function bar(window) {
   const used = Math.min(Math.max(window.used_percent, 0), 100);
   const inner = h('div', { class: used >= 90 ? 'used high' : used >= 70 ? 'used some' : 'used' });
   inner.style.width = `${used}%`;
-  const name = `${window.limit && window.limit !== 'codex' ? `${window.limit}, ` : ''}${span(window.window_minutes)}`;
+  const limit = window.window.replace(/-?(primary|secondary)$/, '');
+  const name = `${limit && `${limit}, `}${span(window.window_minutes)}`;
   return h('div', { class: 'window' },
     h('div', { class: 'window-head' }, h('span', {}, name), h('span', {}, `${window.used_percent} % used`)),
     h('div', { class: 'bar', role: 'meter', 'aria-label': name, 'aria-valuemin': '0', 'aria-valuemax': '100', 'aria-valuenow': String(used) }, inner),

@@ -1,9 +1,9 @@
-// What was used: tokens by day as a drawing, and by client and model as tables. Guests see their own.
+// What was used: tokens by day as a drawing, and by client and model as tables; latencies and errors. Guests see their own.
 
 import { send } from './api.js';
 import { table } from './about.js';
 import { fill, h, problem, svg } from './dom.js';
-import { count } from './words.js';
+import { count, duration, moment } from './words.js';
 
 const DAY_S = 86_400;
 const DAYS = 14;
@@ -22,21 +22,39 @@ export function showUsage(body, app) {
     const today = Math.floor(Date.now() / 1000 / DAY_S) * DAY_S;
     try {
       const start = today - (DAYS - 1) * DAY_S;
-      const { data } = await send('GET', `/usage?start_time=${start}&bucket_width=1d&limit=${DAYS}&group_by=api_key_id,model`);
-      show(data);
+      const [{ data }, figures] = await Promise.all([send('GET', `/usage?start_time=${start}&bucket_width=1d&limit=${DAYS}&group_by=api_key_id,model`), send('GET', '/figures')]);
+      show(data, figures);
     } catch (error) {
       if (error.status !== 401) fill(body, problem(error, load));
     }
   }
 
-  function show(days) {
+  function show(days, figures) {
     const results = days.flatMap((day) => day.results);
-    if (!results.some(({ num_model_requests: requests }) => requests)) {
-      fill(body, h('p', { class: 'empty' }, `Nothing was used in the last ${DAYS} days. Figures appear some seconds after a turn.`));
-      return;
-    }
-    fill(body, chart(days), app.owner && sums('By client', 'Client', results, 'api_key_id'), sums('By model', 'Model', results, 'model'));
+    const used = results.some(({ num_model_requests: requests }) => requests);
+    fill(body, used ? [chart(days), app.owner && sums('By client', 'Client', results, 'api_key_id'), sums('By model', 'Model', results, 'model')]
+      : h('p', { class: 'empty' }, `Nothing was used in the last ${DAYS} days. Figures appear some seconds after a turn.`), latencies(figures), errors(figures));
   }
+}
+
+/** Show how long the first token and the whole answer took: the median, and what 90 and 99 of 100 stayed below. */
+function latencies({ latencies: found, requests, most_requests: most, since }) {
+  if (found.length === 0) return null;
+  const times = (each) => ['p50', 'p90', 'p99'].map((name) => duration(each?.[name]));
+  return h('div', { class: 'sums' }, h('h3', {}, 'Latency'), table('Latency', ['Model', 'Turns', 'First token: median', '90 %', '99 %', 'Total: median', '90 %', '99 %'],
+    found.map((each) => [h('span', { class: 'name', dir: 'auto' }, each.model || '(none)'), count(each.requests), ...times(each.first_output_ms), ...times(each.total_ms)])),
+  h('p', { class: 'hint' }, requests < most ? `Since the gateway started, ${moment(since)}.` : `Of the last ${count(most)} requests.`));
+}
+
+/** Show the errors by code, each as a bar. */
+function errors({ errors: found }) {
+  if (found.length === 0) return null;
+  const most = Math.max(...found.map((each) => each.count));
+  return h('div', { class: 'sums' }, h('h3', {}, 'Errors'), table('Errors by code', ['Code', 'Requests', ''], found.map((each) => {
+    const bar = h('div', { class: 'used high' });
+    bar.style.width = `${(each.count / most) * 100}%`;
+    return [h('code', {}, each.code), count(each.count), h('div', { class: 'bar error-bar', 'aria-hidden': 'true' }, bar)];
+  })));
 }
 
 function total(results) {
@@ -48,7 +66,7 @@ function sums(title, head, results, by) {
   const names = [...new Set(results.map((each) => each[by]))];
   const rows = names.map((name) => [name, total(results.filter((each) => each[by] === name))]).sort(([, a], [, b]) => b.input + b.output - a.input - a.output);
   return h('div', { class: 'sums' }, h('h3', {}, title), table(title, [head, 'Requests', 'Failed', 'Input', 'Cached', 'Output'], rows.map(([name, each]) => [
-    h('span', { class: 'name', dir: 'auto' }, name ?? '(none)'), count(each.requests), count(each.failed), count(each.input), each.input ? `${Math.round((each.cached / each.input) * 100)} %` : '–', count(each.output),
+    h('span', { class: 'name', dir: 'auto' }, name || '(none)'), count(each.requests), count(each.failed), count(each.input), each.input ? `${Math.round((each.cached / each.input) * 100)} %` : '–', count(each.output),
   ])));
 }
 
