@@ -126,7 +126,7 @@ async def running_gateway(
         parts = begun_parts(settings, stack, api_key=api_key, provider=provider, alone=alone)
         if parts.spans is not None:
             stack.push_async_callback(asyncio.to_thread, parts.spans.close)
-        desk = owner_desk(settings, parts.pool, demo=provider is not None, commands=commands)
+        desk = owner_desk(settings, parts.backend, demo=provider is not None, commands=commands)
         stack.push_async_callback(desk.aclose)
         legs = None if parts.shared is None else _legs(parts.shared)
         state = State(parts.answers, parts.calls, decode=decode_items, encode=encode_items, shared=legs)

@@ -133,7 +133,7 @@ def test_a_plan_that_is_used_up(settings: Settings, monkeypatch: pytest.MonkeyPa
 def test_each_account_is_checked(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("away", "broken", "empty", "full"):
         (settings.data_dir / "accounts" / name).mkdir(parents=True)
-    spent = (PlanLimit(primary=PlanWindow(used_percent=100)),)
+    spent = (PlanLimit(primary=RateLimitWindow(used_percent=100)),)
     known = {"away": (OFFLINE, (), None), "empty": (NOBODY, (), None), "full": (CHATGPT, spent, None)}
 
     def account_of(_: object, name: str | None = None) -> object:

@@ -45,9 +45,9 @@ class Running(Protocol):
         ...
 
 
-def owner_desk(settings: Settings, pool: Pool, *, demo: bool, commands: CommandData | None) -> OwnerDesk:
-    """Return what only the owner may see and do."""
-    account = None if demo else AccountDesk(partial(_account_session, settings), lambda: pool.plan)
+def owner_desk(settings: Settings, backend: CodexBackend, *, demo: bool, commands: CommandData | None) -> OwnerDesk:
+    """Return what only the owner may see and do; account and plan are those of the default login."""
+    account = None if demo else AccountDesk(partial(_account_session, settings), lambda: backend.default.pool.plan)
     return OwnerDesk(account, commands)
 
 
