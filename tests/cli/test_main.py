@@ -67,6 +67,14 @@ def test_a_command_that_reads_files_does_not_import_the_server() -> None:
     assert [name for name in found if name.startswith(("turnbridge.api", "turnbridge.codex.process.worker"))] == []
 
 
+@pytest.mark.promise("commands.help")
+def test_the_server_is_imported_without_what_few_gateways_need() -> None:
+    script = "import sys, turnbridge.cli.main, turnbridge.cli.serve; print(*sys.modules, file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    extras = {"asyncpg", "limits", "opentelemetry", "pypdf", "redis"}
+    assert set(ran.stderr.split()) & {*extras, "httpx2", "pydantic", "turnbridge.diagnostics"} == set()
+
+
 @pytest.mark.parametrize(
     "words", [words for words, command in EVERY.items() if not isinstance(command, click.Group)], ids=" ".join
 )
