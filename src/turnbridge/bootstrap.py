@@ -179,10 +179,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
     models, usage = Models(generation), OrganizationUsage(parts.store)
     problem = partial(_problem, parts.backend, admission)
     page = page_of(settings, parts, desk, admission=admission, models=models, usage=usage, problem=problem)
-    seal = Seal(partial(_secret, settings.data_dir / "compaction-secret"))
-    apis: list[Api] = [ChatCompletions(generation), Responses(generation, background, counter.count, seal), sockets]
-    apis += [Conversations(generation), _files(settings, state, bodies), Messages(generation, counter.count)]
-    apis += [SharedModels(generation, otherwise=models), usage]
+    apis = [*_apis(settings, generation, background, counter), sockets, SharedModels(generation, models), usage]
     app = build_app(
         apis,
         probes=Probes(problem, parts.backend.fidelity, partial(account_problems, settings, parts.backend)),
@@ -203,6 +200,15 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
     )
     ollama = _ollama_app(settings, generation, apis, parts, admission, metrics, page)
     return _gateway(_traced(app, parts.trace), ollama, parts, admission, watch, page), background
+
+
+def _apis(settings: Settings, generation: Generation, background: BackgroundRuns, counter: InputCounter) -> list[Api]:
+    """Return the APIs that generate, and that of files."""
+    seal = Seal(partial(_secret, settings.data_dir / "compaction-secret"))
+    responses = Responses(generation, background, counter.count, seal)
+    files = _files(settings, generation.state, generation.bodies)
+    messages = Messages(generation, counter.count)
+    return [ChatCompletions(generation), responses, Conversations(generation), files, messages]
 
 
 def _background(parts: Parts, state: State, keepalive_s: float | None, metrics: Metrics) -> BackgroundRuns:

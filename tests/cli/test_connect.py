@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.anyio]
 
 EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 69
+EXIT_CONFIG = 78
 DEAD_PROXY = dict.fromkeys(("http_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
 
 
@@ -82,6 +83,17 @@ async def test_directories_with_spaces_and_quotes(tmp_path: Path, variable: str)
     assert (profile.status, profile.err) == (0, "")
     told = tomllib.loads((odd / "codex" / "turnbridge.config.toml").read_text())
     assert told["model_providers"]["turnbridge"]["auth"]["args"] == [str(odd / "data" / "api-key")]
+
+
+@pytest.mark.promise("commands.connect.write")
+async def test_a_key_of_its_own_is_read_from_a_file(tmp_path: Path) -> None:
+    made, file = await run(tmp_path, "keys", "create", "zoe"), tmp_path / "zoe.key"
+    file.write_text(made.out)
+    shown = json.loads((await run(tmp_path, "connect", "opencode", "--key-file", "zoe.key", "--json")).out)
+    assert (shown["api_key_file"], str(file) in shown["settings"]) == (str(file), True)
+    file.write_text("two words")
+    refused = await run(tmp_path, "connect", "zed", "--key-file", "zoe.key")
+    assert (refused.status, "should hold one key" in refused.err) == (EXIT_CONFIG, True)
 
 
 @pytest.mark.promise("commands.connect.write")

@@ -20,7 +20,7 @@ from turnbridge.codex.process.home import write_private
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
-from turnbridge.turn.items import JsonObject
+from turnbridge.turn.items import JsonObject, replace
 
 EXIT_FAILED = 1
 FOLDER = "connect"
@@ -30,13 +30,22 @@ HIDDEN_KEY = "YOUR_KEY"
 PROSE_COLUMNS = 80
 
 
-def connect(*, client: str | None, model: str | None, write: bool, test: bool, undo: bool, as_json: bool) -> None:
+def connect(
+    *,
+    client: str | None,
+    model: str | None,
+    key_file: Path | None,
+    write: bool,
+    test: bool,
+    undo: bool,
+    as_json: bool,
+) -> None:
     """Show or write the settings of a client, and try them; without a client, list them."""
-    if undo and (write or test or model):
+    if undo and (write or test or model or key_file):
         raise click.UsageError("--undo goes alone.")
-    if client is None and (undo or write or test or model):
+    if client is None and (undo or write or test or model or key_file):
         raise click.UsageError(f"Name a client: {', '.join(BY_NAME)}.")
-    settings = usable_settings()
+    settings = usable_settings() if key_file is None else replace(usable_settings(), api_key=_key_in(key_file))
     if client is None:
         _list_clients(settings, as_json=as_json)
         return
@@ -45,7 +54,7 @@ def connect(*, client: str | None, model: str | None, write: bool, test: bool, u
         _undo(chosen, settings, as_json=as_json)
         return
     models = _served_models(configured_endpoint(settings))
-    values = _values(chosen, settings, models or (), model)
+    values = _values(chosen, settings, models or (), model, key_file)
     shown = _as_json(chosen, values, settings)
     if write:
         change = _write(chosen, settings, values)
@@ -123,13 +132,31 @@ def _file(client: Client, settings: Settings) -> SettingsFile:
     )
 
 
-def _values(client: Client, settings: Settings, models: Sequence[JsonObject], model: str | None) -> Values:
-    """Return what is to be set."""
-    key_file = settings.data_dir / KEY_FILE
+def _key_in(file: Path) -> str:
+    """Return the key that a file holds, as `keys create` prints it."""
+    try:
+        words = file.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"Cannot read {file}: {getattr(error, 'strerror', None) or 'it is not text'}.")
+    if len(words) != 1:
+        refuse(f"{file} should hold one key and nothing else: {own_command('keys', 'create', 'NAME')} > {file}")
+    return words[0]
+
+
+def _copied_key_file(settings: Settings) -> Path:
+    """Return the file for a key that is a setting: it may be in the environment only, and clients read files."""
+    return settings.data_dir / FOLDER / KEY_FILE
+
+
+def _values(
+    client: Client, settings: Settings, models: Sequence[JsonObject], model: str | None, given: Path | None
+) -> Values:
+    """Return what is to be set; the key is in the `given` file, or else one of the settings."""
+    key_file = given.absolute() if given is not None else settings.data_dir / KEY_FILE
     try:
         key = known_key(settings) or stored_key(settings.data_dir)
-        if settings.api_key is not None:
-            key_file = settings.data_dir / FOLDER / KEY_FILE
+        if settings.api_key is not None and given is None:
+            key_file = _copied_key_file(settings)
     except OSError as error:
         refuse(f"Cannot use {error.filename or key_file}: {error.strerror}.", status=EXIT_UNAVAILABLE)
     chosen, native = offered_model(models, model)
@@ -140,8 +167,7 @@ def _values(client: Client, settings: Settings, models: Sequence[JsonObject], mo
         model=chosen,
         native_model=native,
     )
-    if settings.api_key is not None and str(key_file) in client.settings.text(values):
-        # A key that was chosen may be in the environment only, and clients read it from a file.
+    if key_file == _copied_key_file(settings) and str(key_file) in client.settings.text(values):
         key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(key_file, f"{key}\n")
     return values
@@ -198,7 +224,7 @@ def _print_settings(client: Client, values: Values, settings: Settings, *, servi
     path = None if client.written is None else _file(client, settings).path
     click.echo(f"{client.title}{'' if path is None else f', in {path}'}:\n\n{text}\n")
     if HIDDEN_KEY in text:
-        where = "PROXY_API_KEY" if settings.api_key is not None else str(values.key_file)
+        where = "PROXY_API_KEY" if values.key_file == _copied_key_file(settings) else str(values.key_file)
         click.echo(f"{HIDDEN_KEY} stands for the key, which is in {where}.")
     for line in filter(None, (client.then, *client.notes)):
         click.echo(click.wrap_text(line, width=PROSE_COLUMNS))
@@ -282,7 +308,7 @@ def _as_json(client: Client, values: Values, settings: Settings) -> JsonObject:
         "title": client.title,
         "base_url": values.base_url,
         "model": values.model.name,
-        "api_key_file": None if settings.api_key is not None else str(values.key_file),
+        "api_key_file": None if values.key_file == _copied_key_file(settings) else str(values.key_file),
         "file": None if client.written is None else str(_file(client, settings).path),
         "settings": _hidden(client.settings.text(values), values),
         "then": client.then,
