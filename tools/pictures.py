@@ -21,16 +21,19 @@ WEATHER = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
 
+TOOLS = [{"type": "function", "function": WEATHER}]
+
 
 async def take(directory: Path) -> None:
     """Take every picture."""
     with tempfile.TemporaryDirectory() as data:
-        async with page_shown(Path(data)) as shown, chromium() as browser:
+        async with page_shown(Path(data), PROXY_LOG_PROTO=True) as shown, chromium() as browser:
             await _some_requests(shown)
             await shown.gateway.meter.flush()
             await _page(browser, shown, "light", directory / "page-light.png")
             await _page(browser, shown, "dark", directory / "page-dark.png", at="#connect")
             await _phone(browser, shown, directory / "page-phone.png")
+            await _request(browser, shown, directory / "page-request.png")
 
 
 async def _page(browser: Browser, shown: Shown, scheme: Scheme, file: Path, at: str = "") -> None:
@@ -50,6 +53,18 @@ async def _phone(browser: Browser, shown: Shown, file: Path) -> None:
         await page.get_by_role("button", name="Say hello").click()
         await one.says(".turn.model .foot", "thread:")
         await _show(page, "#playground", file)
+
+
+async def _request(browser: Browser, shown: Shown, file: Path) -> None:
+    async with tab(browser, color_scheme="light", viewport={"width": 1180, "height": 900}) as one:
+        page = await opened(one, shown)
+        told = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}]
+        async with httpx2.AsyncClient(base_url=shown.url, headers={"authorization": f"Bearer {API_KEY}"}) as client:
+            await client.post("/v1/chat/completions", json={"model": "codex-5", "messages": told, "tools": TOOLS})
+        await one.says("#live tbody tr:first-child", "python-httpx")
+        await page.get_by_role("button", name="Timeline of the request at").first.click()
+        await one.says("dialog td", "turn/start")
+        await page.screenshot(path=file)
 
 
 async def _talk(page: Page) -> None:
