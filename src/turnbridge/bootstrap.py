@@ -17,6 +17,7 @@ from turnbridge.api.anthropic.routes import Messages
 from turnbridge.api.chat.routes import ChatCompletions
 from turnbridge.api.files.routes import Files
 from turnbridge.api.generation import Generation, GenerationRules, State
+from turnbridge.api.images.routes import Images
 from turnbridge.api.models import Models
 from turnbridge.api.ollama.listener import build_listener
 from turnbridge.api.ollama.routes import Ollama
@@ -208,7 +209,7 @@ def _apis(settings: Settings, generation: Generation, background: BackgroundRuns
     responses = Responses(generation, background, counter.count, seal)
     files = _files(settings, generation.state, generation.bodies)
     messages = Messages(generation, counter.count)
-    return [ChatCompletions(generation), responses, Conversations(generation), files, messages]
+    return [ChatCompletions(generation), Images(generation), responses, Conversations(generation), files, messages]
 
 
 def _background(parts: Parts, state: State, keepalive_s: float | None, metrics: Metrics) -> BackgroundRuns:

@@ -283,6 +283,12 @@ TOOLS = (
         divergence="Codex chooses size and quality; no partial images. The model is told the path of a removed file.",
     ),
     Promise(
+        id="tools.images-api",
+        sentence="`POST /v1/images/generations` makes up to four images, with a ChatGPT login.",
+        source=VISION,
+        divergence="A model passes the prompt on; size, quality and the like are named as ignored; base64 only.",
+    ),
+    Promise(
         id="tools.hosted",
         sentence="Hosted tools other than web search, images and MCP are a 400 with each type, its index, and why.",
         source=FUNCTIONS,

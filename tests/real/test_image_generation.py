@@ -175,5 +175,30 @@ async def test_without_a_chatgpt_login_the_tool_is_refused(tmp_path: Path) -> No
         tools: Any = [TOOL]
         with pytest.raises(openai.BadRequestError) as refused:
             await bridge.client.responses.create(model=MODEL, input="Draw.", tools=tools)
+        with pytest.raises(openai.BadRequestError, match="ChatGPT login"):
+            await bridge.client.images.generate(prompt=PROMPT)
     assert refused.value.code == "unsupported_tool"
     assert "ChatGPT login" in refused.value.message
+
+
+@pytest.mark.promise("tools.images-api")
+async def test_the_images_api_makes_an_image(painting: tuple[Bridge, ImageProvider]) -> None:
+    bridge, provider = painting
+    bridge.script(paints(), answer(message("Here.")))
+    made = await bridge.client.images.with_raw_response.generate(prompt=PROMPT, model="gpt-image-2", size="1024x1024")
+    (image,) = made.parse().data or []
+    assert (image.b64_json, image.revised_prompt) == (PIXEL, PROMPT)
+    assert made.headers["x-turnbridge-ignored"] == "size"
+    shown = items_seen(bridge, 0)
+    assert [part["text"] for part in shown[-1]["content"]] == [PROMPT]
+    assert provider.painted[0]["prompt"] == PROMPT
+
+
+@pytest.mark.promise("tools.images-api")
+async def test_an_image_that_the_provider_refuses_is_an_error(painting: tuple[Bridge, ImageProvider]) -> None:
+    bridge, provider = painting
+    provider.paints = False
+    bridge.script(paints(), answer(message("Sorry.")))
+    with pytest.raises(openai.InternalServerError, match="did not make the image") as failed:
+        await bridge.client.images.generate(prompt=PROMPT)
+    assert failed.value.status_code == 502

@@ -112,6 +112,10 @@ ANSWERS: dict[str, JsonObject] = {
             "usage": INPUT_USAGE,
         },
     ),
+    "Images": an_object(
+        "Images, as base64.",
+        {"created": NUMBER, "data": array(an_object("An image.", {"b64_json": TEXT, "revised_prompt": TEXT}))},
+    ),
     "InputTokens": an_object("A count.", {"object": constant("response.input_tokens"), "input_tokens": NUMBER}),
     "Conversation": an_object(
         "A conversation.",

@@ -13,6 +13,7 @@ from turnbridge import __version__
 from turnbridge.api.anthropic.schema import MessagesRequest
 from turnbridge.api.chat.routes import ChatUpdate
 from turnbridge.api.chat.schema import ChatRequest
+from turnbridge.api.images.routes import ImagesRequest
 from turnbridge.api.openapi.answers import ANSWERS, FLAG, TEXT, one_of, ref
 from turnbridge.api.responses.conversations import ConversationBody
 from turnbridge.api.responses.schema import ResponsesRequest
@@ -126,6 +127,14 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         summary="Open a WebSocket (docs/websocket.md). A request that is no handshake gets 426.",
         tag=RESPONSES,
         status="101",
+    ),
+    ("POST", "/v1/images/generations"): Operation(
+        summary="Make images; needs a ChatGPT login.",
+        tag="Images",
+        answer="Images",
+        body=ImagesRequest,
+        required=("prompt",),
+        example={"prompt": "A red cat."},
     ),
     ("POST", "/v1/responses/compact"): Operation(
         summary="Shorten a history to its user messages and a summary.",

@@ -161,7 +161,7 @@ class CodexThread:
 
     def _remove_images(self) -> None:
         """Remove the files that Codex has written: clients have the images."""
-        files = images.folder(self._worker.spec.home, self._thread_id)
+        files = self._worker.spec.home / images.FOLDER / self._thread_id
         remove = partial(shutil.rmtree, files, ignore_errors=True)
         asyncio.get_running_loop().run_in_executor(None, remove)
 

@@ -5,8 +5,6 @@ path. To a client this is an `image_generation_call`. The tool exists with a Cha
 images from files, but not in a thread without environments.
 """
 
-from pathlib import Path
-
 import msgspec
 
 from turnbridge.codex.protocol.messages import RawItem
@@ -19,6 +17,7 @@ NAMESPACE, NAME = "image_gen", "imagegen"
 ID_PREFIX = "ig_"
 DATA_URL = "data:image/png;base64,"
 FOLDER = "generated_images"
+"""Where Codex writes them in its home, in a folder for each thread."""
 LOGIN_NEEDED = (
     "Codex makes images with a ChatGPT login only. Log in by `turnbridge login`, or leave the tool out and use a "
     "provider with an images API."
@@ -60,11 +59,6 @@ def as_called(raw: Json) -> list[Json]:
         {**call, "arguments": arguments},
         {"type": "function_call_output", "call_id": call_id, "output": [image]},
     ]
-
-
-def folder(home: Path, thread_id: str) -> Path:
-    """Return where Codex writes the images of a thread."""
-    return home / FOLDER / thread_id
 
 
 def _prompt(item: RawItem) -> str:

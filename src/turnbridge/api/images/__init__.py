@@ -1,0 +1,1 @@
+"""OpenAI's Images API, as far as Codex makes images."""
