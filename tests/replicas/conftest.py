@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.replicas.cluster import Fleet, running_fleet
+from tests.support.redis_server import RedisServer
 from turnbridge.scripted_model.server import ScriptedModel, in_order
 
 # A test may have to start all replicas again, and to wait until a lease has lapsed.
@@ -23,6 +24,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark in marks:
             item.add_marker(mark)
     items.sort(key=lambda item: item not in ours)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """Return a Redis that runs."""
+    made = RedisServer(tmp_path)
+    async with made.running():
+        yield made
 
 
 @pytest.fixture(scope="session")

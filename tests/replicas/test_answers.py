@@ -24,14 +24,6 @@ from turnbridge.turn.errors import UpstreamFailed
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """Return a Redis that runs."""
-    made = RedisServer(tmp_path)
-    async with made.running():
-        yield made
-
-
 @pytest.fixture(params=["redis", "store"])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[list[TestReplica], SqlStore]]:
     """Return two replicas that share a Redis, or only a store."""

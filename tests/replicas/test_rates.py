@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import redis.asyncio
@@ -18,14 +16,6 @@ from turnbridge.turn.rates import Rate
 pytestmark = pytest.mark.anyio
 
 SIXTY = Rate(60, 3600)
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """Return a Redis that runs."""
-    made = RedisServer(tmp_path)
-    async with made.running():
-        yield made
 
 
 def windows(fleet: list[TestReplica]) -> list[SharedRates]:

@@ -3,8 +3,6 @@
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,14 +17,6 @@ pytestmark = pytest.mark.anyio
 
 QUICK = RedisTiming(timeout_s=0.3, retry_s=0.02, settle_s=0.02)
 COUNT = Script("return {redis.call('INCR', KEYS[1]), #ARGV}")
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """Return a Redis that runs."""
-    made = RedisServer(tmp_path)
-    async with made.running():
-        yield made
 
 
 async def count(shared: SharedRedis) -> int:

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 import redis.asyncio
@@ -19,14 +18,6 @@ from turnbridge.turn.errors import BackendUnavailable, RateLimited
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 20.0
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """Return a Redis that runs."""
-    made = RedisServer(tmp_path)
-    async with made.running():
-        yield made
 
 
 class Door:

@@ -1,8 +1,7 @@
 """Token limits that replicas count together, on a real Redis."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 import redis.asyncio
@@ -21,14 +20,6 @@ from turnbridge.web.middleware.observability import RequestContext
 pytestmark = pytest.mark.anyio
 
 CLIENT = Client(id="id", name="ann", limits=ClientLimits(tokens=(TokenLimit(100, "day"), TokenLimit(1000, "week"))))
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """Return a Redis that runs."""
-    made = RedisServer(tmp_path)
-    async with made.running():
-        yield made
 
 
 class Request:
