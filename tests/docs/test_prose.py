@@ -11,7 +11,9 @@ from turnbridge.cli.main import app
 from turnbridge.settings.fields import CONFIG_VARIABLE, known_names
 from turnbridge.settings.former import FORMER
 
-SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+# The balancer has a header and errors of its own.
+FILES = (*(ROOT / "src").rglob("*.py"), ROOT / "deploy" / "haproxy" / "haproxy.cfg")
+SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
 # Codex's own.
 FOREIGN_SETTINGS = {"CODEX_HOME", "CODEX_CA_CERTIFICATE", "CODEX_API_KEY", "PORT"}
 
