@@ -80,4 +80,22 @@ REPLICAS = (
         "has refreshed it, the 401 of the others names this cause and the command that helps.",
         source=OURS,
     ),
+    Promise(
+        id="replicas.replay",
+        sentence="The outputs of calls that another replica made are replayed just as the parked turn would have seen "
+        "them, reasoning included, and the other replica lets go of its turn.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.background",
+        sentence="The stream of a background response is live and the same at every replica from every position; "
+        "cancel and delete at one end the turn at another.",
+        source=OURS,
+    ),
+    Promise(
+        id="replicas.lost",
+        sentence="The background responses of a replica that was killed, or paused beyond its lease, have failed with "
+        "the reason; its late writes are refused, and clocks that differ change nothing.",
+        source=OURS,
+    ),
 )

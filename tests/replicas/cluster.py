@@ -167,6 +167,15 @@ class Fleet:
         missing = [replica for replica in self.replicas.values() if not replica.runs]
         async with asyncio.timeout(START_PATIENCE_S):
             await asyncio.gather(*(replica.start() for replica in missing))
+        # A Redis that is back is used after a moment.
+        await until_told(self._none_degraded)
+
+    async def _none_degraded(self) -> bool:
+        for replica in self.replicas.values():
+            async with replica.client() as http:
+                if (await http.get("/readyz")).json()["status"] != "ready":
+                    return False
+        return True
 
     async def balanced(self) -> None:
         """Return once HAProxy sees every replica ready."""

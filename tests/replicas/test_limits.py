@@ -13,7 +13,7 @@ from tests.replicas.cluster import MODEL, Fleet
 from tests.support.issued_keys import issued
 from tests.support.plain_http import CHAT
 from tests.support.waiting import until_told
-from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.replies import Wait, answer, message
 from turnbridge.turn.clients import ClientLimits
 from turnbridge.turn.items import JsonObject
 
@@ -57,6 +57,23 @@ async def test_a_rate_limit_lets_exactly_as_many_through_as_one_gateway_would(fl
     async with AsyncExitStack() as stack:
         clients = await clients_with(fleet, stack, "rate", ClientLimits(rate=f"{RATE}/hour"))
         assert await statuses(clients, ASKED) == {200: RATE, 429: ASKED - RATE}
+
+
+@pytest.mark.promise("replicas.turns")
+async def test_a_turn_limit_holds_for_all_replicas_together(fleet: Fleet) -> None:
+    gate = fleet.gate()
+    fleet.model.respond = lambda _: answer(message("hi", pieces=["h", Wait(gate=gate), "i"]))
+    async with AsyncExitStack() as stack:
+        clients = await clients_with(fleet, stack, "turns", ClientLimits(turns=TURNS))
+        turn = itertools.cycle(clients)
+        asking = [asyncio.ensure_future(next(turn).post(CHAT, json=BODY)) for _ in range(AT_ONCE)]
+        refused = [(await each).status_code for each in itertools.islice(asyncio.as_completed(asking), AT_ONCE - TURNS)]
+        assert refused == [429] * (AT_ONCE - TURNS)
+        gate.set()
+        everything = Counter(each.status_code for each in await asyncio.gather(*asking))
+        assert everything == {200: TURNS, 429: AT_ONCE - TURNS}
+        # Every slot was given back.
+        assert await statuses(clients, TURNS, TURNS) == {200: TURNS}
 
 
 @pytest.mark.promise("replicas.rates")
