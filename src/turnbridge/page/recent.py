@@ -16,6 +16,8 @@ from turnbridge.web.middleware.observability import MODEL_NAME_LIMIT, Outcome, R
 MOST_REQUESTS = 50
 # A watcher that is this far behind is sent all of them anew.
 MOST_UNREAD = 200
+# Requests that end within this time are told together: one by one, each cost a turn 50 µs.
+TOGETHER_S = 0.2
 # Requests in the figures. To sort so many numbers takes half a millisecond.
 MOST_COUNTED = 2000
 PERCENTILES = (50, 90, 99)
@@ -51,10 +53,12 @@ class Watcher:
         self._wake.set()
 
     async def next(self, within_s: float) -> list[JsonObject]:
-        """Return the requests that ended since the last call; waits for one, but not for longer than this."""
+        """Return the requests that ended since the last call; waits for one, but not for longer."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._wake.wait()
+        if self._unread:
+            await asyncio.sleep(TOGETHER_S)
         self._wake.clear()
         told = list(self._unread)
         self._unread.clear()

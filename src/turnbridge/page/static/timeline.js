@@ -81,11 +81,13 @@ function compared(seen, entry) {
     pane('The model saw', difference(told, model), 'that it did not see', seen.cut.model ? partly : 'The items that Codex reports to have put before the model. It does not repeat instructions and tools.'));
 }
 
+const lines = (number) => (number === 1 ? '1 line' : `${count(number)} lines`);
+
 /** Show lines with their marks; `gone` says what it means that one is missing. */
 function pane(title, found, gone, note) {
   const marked = (mark) => found.filter(([each]) => each === mark).length;
   const [added, missing] = [marked('+'), marked('-')];
-  const words = [added && `${count(added)} lines added`, missing && `${count(missing)} lines ${gone}`, !added && !missing && `${count(found.length)} lines${gone && ', no difference'}`];
+  const words = [added && `${lines(added)} added`, missing && `${lines(missing)} ${gone}`, !added && !missing && `${lines(found.length)}${gone && ', no difference'}`];
   return h('section', { class: 'pane', 'aria-label': title }, h('h4', {}, title), h('p', { class: 'hint' }, words.filter(Boolean).join(', ')),
     h('pre', { tabindex: '0', 'aria-label': title }, found.map(([mark, line]) => h({ '+': 'ins', '-': 'del' }[mark] ?? 'span', {}, `${mark} ${line}\n`))), note && h('p', { class: 'hint' }, note));
 }
