@@ -173,7 +173,7 @@ class Fleet:
     async def _none_degraded(self) -> bool:
         for replica in self.replicas.values():
             async with replica.client() as http:
-                if (await http.get("/readyz")).json()["status"] != "ready":
+                if "degraded" in (await http.get("/readyz")).json():
                     return False
         return True
 
