@@ -15,6 +15,7 @@ from tests.support.gateway import API_KEY, listening, official_client, settings_
 from turnbridge import bootstrap
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.engine.ports import Model, ModelOffer
+from turnbridge.turn.events import ImageDone, ImageStarted, TurnCompleted, TurnEvent, Usage
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.request import TurnRequest
 
@@ -37,8 +38,17 @@ OFFER = ModelOffer(models=(MODEL,))
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
 
+PIXEL = "iVBORw0KGgo="
+
+
 async def greet(_: CodexBackend, request: TurnRequest, *, suspect: bool = False) -> ScriptedThread:
     """Open a thread that greets everybody."""
+    if request.spec.image_generation:
+        image: list[list[TurnEvent]] = [
+            [ImageStarted("ig_1")],
+            [ImageDone("ig_1", "hi", PIXEL), TurnCompleted(Usage())],
+        ]
+        return await ScriptedBackend(turns=[image]).open(request, suspect=suspect)
     return await ScriptedBackend(turns=[saying("hello")]).open(request, suspect=suspect)
 
 
@@ -82,6 +92,7 @@ async def stored(client: openai.AsyncOpenAI) -> Stored:
         "purpose": "user_data",
         "model": MODEL.id,
         "input": "hi",
+        "prompt": "hi",
     }
 
 
@@ -106,6 +117,7 @@ SERVED = frozenset(
         *(f"conversations.items.{name}" for name in ("create", "list", "retrieve", "delete")),
         *(f"files.{name}" for name in ("create", "list", "retrieve", "content", "delete", "wait_for_processing")),
         "files.retrieve_content",
+        "images.generate",
         "models.list",
         "models.retrieve",
     }

@@ -15,6 +15,9 @@ def of_schema(constant: Json) -> JsonOfSchema:
 PLAIN = ThreadSpec(model="m")
 OTHER = ThreadSpec(
     client="other",
+    account="other",
+    provider="other",
+    image_generation=True,
     model="other",
     instructions="Be kind.",
     tools=(Tool(name="f", description="", parameters={}),),

@@ -227,6 +227,15 @@ ItemEvent: TypeAlias = (
     | McpApprovalAsked
 )
 TurnEvent: TypeAlias = TurnServed | ItemEvent | Terminal
+OnResponses: TypeAlias = (
+    ImageStarted | ImageDone | HistoryCompacted | McpToolsListed | McpCallStarted | McpCallDone | McpApprovalAsked
+)
+"""What only Responses clients can ask for."""
+
+
+def unexpected(event: OnResponses) -> AssertionError:
+    """Return the error of an API that has no such events."""
+    return AssertionError(f"Only Responses clients can ask for {type(event).__name__}.")
 
 
 def has_open_item(said: Iterable[Iterable[TurnEvent]]) -> bool:

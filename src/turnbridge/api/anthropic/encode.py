@@ -5,7 +5,7 @@ for `closing`, since a failure may come instead of them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import msgspec
 
@@ -135,16 +135,6 @@ class MessageEncoder:
                 return [] if self._thinking == "no" else self._thought(event)
             case ev.FunctionCallDone():
                 return self._call(event)
-            case (
-                ev.McpToolsListed()
-                | ev.McpCallStarted()
-                | ev.McpCallDone()
-                | ev.McpApprovalAsked()
-                | ev.HistoryCompacted()
-                | ev.ImageStarted()
-                | ev.ImageDone()
-            ):
-                raise AssertionError("This API has no MCP servers and no images, and compacts nothing.")
             case ev.WebSearchDone():
                 return self._search(event)
             case ev.TurnCompleted():
@@ -157,7 +147,7 @@ class MessageEncoder:
             case ev.TurnFailed():
                 return self._fail(event)
             case _:
-                assert_never(event)
+                raise ev.unexpected(event)
 
     def _texts(self, run: sse.TextRun) -> bytes:
         frames = b""

@@ -6,7 +6,6 @@ by a blank line.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
 
 from turnbridge.api.chat.decode import DecodedChat
 from turnbridge.api.shared import sse
@@ -137,22 +136,7 @@ class ChatEncoder:
                 return self._call(index, event)
             case ev.TextDelta():
                 raise AssertionError("Text deltas come in runs.")
-            case (
-                ev.McpToolsListed()
-                | ev.McpCallStarted()
-                | ev.McpCallDone()
-                | ev.McpApprovalAsked()
-                | ev.HistoryCompacted()
-            ):
-                raise AssertionError("This API has no MCP servers, and compacts nothing.")
-            case (
-                ev.TurnServed()
-                | ev.ReasoningStarted()
-                | ev.ReasoningDone()
-                | ev.WebSearchDone()
-                | ev.ImageStarted()
-                | ev.ImageDone()
-            ):
+            case ev.TurnServed() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
                 return []
             case ev.TurnCompleted():
                 return self._finish(index, "stop", event.usage)
@@ -166,7 +150,7 @@ class ChatEncoder:
                 choice.usage = event.usage
                 return []
             case _:
-                assert_never(event)
+                raise ev.unexpected(event)
 
     def _texts(self, index: int, run: sse.TextRun) -> bytes:
         choice = self._choices[index]

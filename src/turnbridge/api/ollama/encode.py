@@ -5,7 +5,7 @@ are one line before the last, since Home Assistant does not look for them in tha
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import msgspec
 
@@ -124,23 +124,7 @@ class OllamaEncoder:
             case ev.FunctionCallDone():
                 self._call(event)
                 return []
-            case (
-                ev.McpToolsListed()
-                | ev.McpCallStarted()
-                | ev.McpCallDone()
-                | ev.McpApprovalAsked()
-                | ev.HistoryCompacted()
-            ):
-                raise AssertionError("This API has no MCP servers, and compacts nothing.")
-            case (
-                ev.TurnServed()
-                | ev.MessageDone()
-                | ev.ReasoningStarted()
-                | ev.ReasoningDone()
-                | ev.WebSearchDone()
-                | ev.ImageStarted()
-                | ev.ImageDone()
-            ):
+            case ev.TurnServed() | ev.MessageDone() | ev.ReasoningStarted() | ev.ReasoningDone() | ev.WebSearchDone():
                 return []
             case ev.TurnCompleted() | ev.CallsAwaited():
                 return self._finish("stop", event.usage)
@@ -150,7 +134,7 @@ class OllamaEncoder:
                 self.failure, self.usage = event, event.usage
                 return []
             case _:
-                assert_never(event)
+                raise ev.unexpected(event)
 
     def _texts(self, run: sse.TextRun) -> bytes:
         thinking = self._phases.get(run.item_id) == NARRATION

@@ -215,8 +215,7 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     dialect = _dialect(spec, binary)
     if dialect != "v2":
         bar_skills(spec.home)
-    named = configured_models(spec.home) if spec.model is None else (spec.model, *configured_models(spec.home))
-    catalog_file = _write_catalog(spec, None if catalog is None else with_models(catalog, named))
+    catalog_file = _write_catalog(spec, catalog)
     flags = [] if catalog_file is None else ["-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
     command = [*spec.command("app-server"), *flags]
     process = await spawn(command, home=spec.home, cwd=spec.workdir, exit_grace_s=spec.exit_grace_s)
@@ -355,11 +354,13 @@ def _dialect(spec: CodexSpec, binary: Binary) -> Dialect:
 
 
 def _write_catalog(spec: CodexSpec, catalog: JsonObject | None) -> Path | None:
+    """Write the catalogue for Codex, with the models that only the configuration names."""
     if catalog is None:
         return None
+    named = configured_models(spec.home) if spec.model is None else (spec.model, *configured_models(spec.home))
     catalog_file = spec.home / ("models-direct.json" if spec.direct_tools else "models-native.json")
     # Replaced atomically: other app-servers read it at every thread.
-    write_private(catalog_file, json.dumps(bare_catalog(catalog, direct_tools=spec.direct_tools)))
+    write_private(catalog_file, json.dumps(bare_catalog(with_models(catalog, named), direct_tools=spec.direct_tools)))
     return catalog_file
 
 

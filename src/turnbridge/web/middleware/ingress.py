@@ -109,12 +109,8 @@ def wrap(
 
     `dialects` has those of the routes, by their templates, that are not OpenAI's; `replica` is named in every answer.
     """
-    keys = Keys(keyring)
-    scrape = (
-        Keys(Keyring(metrics_token), setting="the PROXY_METRICS_TOKEN of this server").check
-        if metrics_token
-        else keys.check_operator
-    )
+    keys, token = Keys(keyring), "the PROXY_METRICS_TOKEN of this server"
+    scrape = Keys(Keyring(metrics_token), setting=token).check if metrics_token else keys.check_operator
     authentication = Authentication(
         keys,
         open_paths=(*OPEN_PATHS, *page.open_paths),
