@@ -92,7 +92,6 @@ async def stored(client: openai.AsyncOpenAI) -> Stored:
         "purpose": "user_data",
         "model": MODEL.id,
         "input": "hi",
-        "prompt": "hi",
     }
 
 
