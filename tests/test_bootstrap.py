@@ -14,7 +14,7 @@ import pytest
 from tests.support.gateway import API_KEY, listening, settings_for_tests
 from tests.support.login import chatgpt_login
 from turnbridge.app import REASON_FOR_OTHERS
-from turnbridge.bootstrap import running_gateway
+from turnbridge.bootstrap import running_gateway, seal_secret
 from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.scripted_model.server import ScriptedModel, in_order
@@ -207,3 +207,19 @@ async def test_a_data_directory_that_cannot_be_used_is_named_by_readiness(tmp_pa
     (tmp_path / "data" / "codex-home").write_text("a file where a directory should be")
     async with client_of(tmp_path / "data") as client:
         assert "codex-home" in (await readiness(client)).json()["reason"]
+
+
+def test_gateways_that_share_a_store_and_a_key_read_each_others_compacted_histories(tmp_path: Path) -> None:
+    shared = {"PROXY_DATABASE_URL": "postgresql://db.example/t"}
+    one, other, changed, alone, again = (
+        seal_secret(settings_for_tests(tmp_path / name, **chosen))
+        for name, chosen in (
+            ("one", {**shared, "PROXY_API_KEY": "sk-0123456789abcdef"}),
+            ("other", {**shared, "PROXY_API_KEY": "sk-0123456789abcdef"}),
+            ("one", {**shared, "PROXY_API_KEY": "sk-fedcba9876543210"}),
+            ("one", {"PROXY_API_KEY": "sk-0123456789abcdef"}),
+            ("one", {}),
+        )
+    )
+    assert one == other != changed
+    assert alone == again != one

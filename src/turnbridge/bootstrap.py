@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
+import hmac
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp
@@ -205,7 +205,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
 
 def _apis(settings: Settings, generation: Generation, background: BackgroundRuns, counter: InputCounter) -> list[Api]:
     """Return the APIs that generate, and that of files."""
-    seal = Seal(partial(_secret, settings.data_dir / "compaction-secret"))
+    seal = Seal(partial(seal_secret, settings))
     responses = Responses(generation, background, counter.count, seal)
     files = _files(settings, generation.state, generation.bodies)
     messages = Messages(generation, counter.count)
@@ -352,8 +352,14 @@ def _generation_rules(settings: Settings) -> GenerationRules:
     )
 
 
-def _secret(file: Path) -> bytes:
-    """Return the secret in a file that only its user can read; it is made if there is none."""
+def seal_secret(settings: Settings) -> bytes:
+    """Return the secret that seals compacted histories: gateways that share a store and a key have the same one.
+
+    Else it is in a file that only its user can read, and made if there is none.
+    """
+    if settings.store_is_shared and settings.api_key:
+        return hmac.digest(settings.api_key.encode(), b"compaction", "sha256")
+    file = settings.data_dir / "compaction-secret"
     if not file.exists():
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(file, secrets.token_hex(32))
