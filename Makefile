@@ -130,7 +130,7 @@ tests/node/node_modules/.package-lock.json: tests/node/package-lock.json
 	@cd tests/node && npm ci --loglevel=error --no-audit --no-fund >/dev/null
 	@touch $@
 
-.PHONY: docs pictures bench fuzz-api soak soak-short codex-matrix walk
+.PHONY: docs pictures bench fuzz-api soak soak-short soak-replicas codex-matrix walk
 
 walk: .venv/.dev ## Count the functions, modules and frames of ours that a request goes through; ARGS="-v" names them
 	.venv/bin/python -m tools.walk $(ARGS)
@@ -154,6 +154,9 @@ fuzz-api: .venv/.dev ## Ask the gateway what /openapi.json allows, 100 requests 
 
 soak: .venv/.dev ## Five minutes of mixed load with random faults and hostile clients, and a report (Linux)
 	.venv/bin/python -m soak $(ARGS)
+
+soak-replicas: .venv/.dev ## Five minutes of three replicas that are killed, paused and cut off (needs HAProxy and Redis)
+	.venv/bin/python -m soak.replicas $(ARGS)
 
 soak-short: .venv/.dev ## The same for 20 seconds; `make test` has it too, without hostile clients
 	.venv/bin/python -m soak --minutes 0.33 $(ARGS)
