@@ -216,8 +216,8 @@ async def test_a_key_with_models_sees_and_uses_no_others(alone: tuple[Bridge, st
 
 
 @pytest.mark.promise("keys.limits")
-async def test_a_key_has_a_rate_and_turns_of_its_own(pair: tuple[Bridge, Bridge], url: str, tmp_path: Path) -> None:
-    bridge, _ = pair
+async def test_a_key_has_a_rate_and_turns_of_its_own(alone: tuple[Bridge, str], tmp_path: Path) -> None:
+    bridge, url = alone
     key = await issued(url, "grace", ClientLimits(rate="2/hour", turns=1))
     await known(bridge, key)
     gate = asyncio.Event()
@@ -227,9 +227,9 @@ async def test_a_key_has_a_rate_and_turns_of_its_own(pair: tuple[Bridge, Bridge]
 
     busy = await bridge.http.post(CHAT, json=HI, headers=bearer(key))
     assert (busy.status_code, busy.json()["error"]["code"]) == (429, "rate_limit_exceeded")
-    assert "at most" in busy.text or "at once" in busy.text
+    assert "at most 1 turns" in busy.text
     neighbour = await bridge.http.post(CHAT, json=HI)
-    assert (neighbour.status_code, neighbour.headers["x-ratelimit-limit-requests"]) == (200, "500")
+    assert (neighbour.status_code, "x-ratelimit-limit-requests" in neighbour.headers) == (200, False)
     gate.set()
     assert (await running).status_code == 200
 

@@ -27,7 +27,13 @@ PHASES = "examples,fuzzing,stateful" if LONG is None else "examples,coverage,fuz
 BOUND_S = 90 if LONG is None else 3600
 
 
-EXAMPLES = [(path, each.example) for (_, path), each in OPERATIONS.items() if each.example is not None]
+# Codex makes images with a ChatGPT login only, which this gateway has not.
+WITH_A_LOGIN = ("/v1/images/generations",)
+EXAMPLES = [
+    (path, each.example)
+    for (_, path), each in OPERATIONS.items()
+    if each.example is not None and path not in WITH_A_LOGIN
+]
 
 
 @pytest.mark.promise("ingress.openapi")

@@ -384,12 +384,13 @@ async def test_the_legacy_choice_is_met_too(bridge: Bridge, choice: Json, names:
     assert names_given(bridge) == names
 
 
-HOSTED = ["file_search", "code_interpreter", "image_generation", "computer_use_preview", "local_shell"]
+HOSTED = ["file_search", "code_interpreter", "computer_use_preview", "local_shell"]
 
 
 CARRIED: dict[Api, str] = {
     "chat": "Functions, custom tools and 'web_search' can.",
-    "responses": "Functions, custom tools, namespaces of these, 'mcp', 'tool_search' and 'web_search' can.",
+    "responses": "Functions, custom tools, namespaces of these, 'image_generation', 'mcp', 'tool_search' and "
+    "'web_search' can.",
 }
 
 

@@ -62,8 +62,11 @@ REFUSED_REQUESTS = frozenset({"account/chatgptAuthTokens/refresh", "attestation/
 
 # Not sent by Codex: the connection adds it.
 OUR_OWN_FIELDS = {(schema.ToolCallAsked, "requestId")}
-# Codex sends the providers of the user's configuration and the parts of raw outputs, and does not describe them.
-UNDESCRIBED_FIELDS = {(schema.ConfiguredModel, "model_providers"), (schema.RawPart, "image_url")}
+# Codex sends these parts of the configuration and of raw outputs, and does not describe them.
+UNDESCRIBED_FIELDS = {
+    *((schema.ConfiguredModel, name) for name in ("model_providers", "profiles", "cli_auth_credentials_store")),
+    (schema.RawPart, "image_url"),
+}
 
 TAKES: dict[str, tuple[type[inspect.Type], ...]] = {
     "null": (inspect.NoneType,),
@@ -145,6 +148,7 @@ def test_every_struct_is_held_against_the_binary(comparison: Comparison) -> None
         schema.Wire,
         schema.InTurn,
         schema.ConfiguredProvider,
+        schema.ConfiguredProfile,
     }
 
 
