@@ -120,11 +120,23 @@ async def disturb(fleet: Fleet, end: float, book: Book, seed: int) -> None:
         await _fault(fleet, replica, fault)
 
 
+async def _start_again(replica: Replica) -> None:
+    """Start a replica at its port, which a connection to another place may have taken for a moment."""
+    for _ in range(TRIES):
+        try:
+            await replica.start()
+        except AssertionError:
+            await asyncio.sleep(BETWEEN_TRIES_S)
+        else:
+            return
+    raise TimeoutError(f"{replica.name} does not start again.")
+
+
 async def _fault(fleet: Fleet, replica: Replica, fault: str) -> None:
     match fault:
         case "kill":
             await replica.kill()
-            await replica.start()
+            await _start_again(replica)
         case "pause":
             with replica.paused():
                 await asyncio.sleep(3)
