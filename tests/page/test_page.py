@@ -248,6 +248,8 @@ async def test_commands_run_for_the_owner(http: httpx2.AsyncClient) -> None:
     refused = await http.post(f"{API}/keys", json={"name": "--help"})
     assert (refused.status_code, "A name has" in refused.json()["error"]["message"]) == (400, True)
     assert (await http.post(f"{API}/keys", json={})).status_code == 400
+    astray = await http.post(f"{API}/keys", json={"name": "bob", "account": "nowhere"})
+    assert (astray.status_code, "nowhere" in astray.text) == (400, True)
     assert (await http.post(f"{API}/keys/limits", json={"name": "alice", "rate": 5})).status_code == 400
     other = (await http.post(f"{API}/keys/rotate", json={"name": "alice"})).json()
     assert other["key"] != made["key"]

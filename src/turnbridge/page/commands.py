@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnbridge.api.shared.validation import invalid
-from turnbridge.page.openapi import KeyBody, KeyName
+from turnbridge.page.openapi import KeyBody, KeyName, NewKeyBody
 from turnbridge.page.routes import Entry, small_body
 from turnbridge.page.sessions import Visitor
 from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
@@ -63,8 +63,9 @@ class Commands:
 
     async def _create(self, request: Request, _: Visitor) -> Response:
         """Make a key; it is in this answer, and nowhere else."""
-        given = await small_body(request, KeyBody)
+        given = await small_body(request, NewKeyBody)
         words = [*_limits(given), *(["--admin"] if given.admin else [])]
+        words += [] if given.account is None else [f"--account={_text(given.account, 'account')}"]
         return await self._changed("create", *words, "--", _text(given.name, "name"))
 
     async def _limit(self, request: Request, _: Visitor) -> Response:

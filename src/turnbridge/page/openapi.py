@@ -53,6 +53,12 @@ class KeyBody(KeyName, kw_only=True):
     admin: bool | None = None
 
 
+class NewKeyBody(KeyBody, kw_only=True):
+    """A key to make; its account is for life."""
+
+    account: str | None = None
+
+
 DECIMAL: JsonObject = {"type": "number"}
 PERCENTILES = optional(an_object("Milliseconds.", {"p50": DECIMAL, "p90": DECIMAL, "p99": DECIMAL}))
 WINDOW = an_object(
@@ -175,7 +181,7 @@ ROWS: Mapping[tuple[str, str], Operation] = {
         summary="Return a traced request (owner).", tag=TAG, answer="PageTimeline", query={"id": TEXT}
     ),
     ("GET", f"{API}/keys"): Operation(summary="List the keys (owner).", tag=TAG, answer="IssuedKeys"),
-    ("POST", f"{API}/keys"): Operation(summary="Make a key (owner).", tag=TAG, answer="IssuedKey", body=KeyBody),
+    ("POST", f"{API}/keys"): Operation(summary="Make a key (owner).", tag=TAG, answer="IssuedKey", body=NewKeyBody),
     ("POST", f"{API}/keys/limits"): Operation(
         summary="Change the limits of a key that are given (owner).", tag=TAG, answer="IssuedKey", body=KeyBody
     ),

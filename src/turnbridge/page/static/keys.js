@@ -8,6 +8,7 @@ import { moment } from './words.js';
 const FIELDS = [
   ['name', 'Name', 'alice'], ['models', 'Models', 'all'], ['rate', 'Rate', '60/minute;1000/day'],
   ['turns', 'Turns at once', 'no limit'], ['tokens', 'Tokens', '2M/day'], ['expires', 'Expires', '30d, or never'],
+  ['account', 'Codex account', 'the default one'],
 ];
 
 export function showKeys(body) {
@@ -110,7 +111,7 @@ export function showKeys(body) {
 const tokensOf = (key) => key.tokens.map(({ amount, window }) => `${amount}/${window}`).join(';');
 
 function limits(key) {
-  const parts = [key.admin && 'admin', key.models && `models ${key.models.join(', ')}`, key.rate, key.turns && `${key.turns} turns at once`,
+  const parts = [key.admin && 'admin', key.account !== 'default' && `account ${key.account}`, key.models && `models ${key.models.join(', ')}`, key.rate, key.turns && `${key.turns} turns at once`,
     ...key.tokens.map(({ amount, window }) => `${amount.toLocaleString('en')} tokens per ${window}`), key.expires_at && `until ${moment(key.expires_at)}`];
   return parts.filter(Boolean).join('; ') || 'none';
 }
