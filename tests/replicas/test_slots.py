@@ -193,7 +193,8 @@ async def test_a_request_that_leaves_while_redis_is_asked_holds_nothing(server: 
             visit.cancel()
             await asyncio.wait((visit,))
         await _until_empty(server)
-        assert await door.visit(0, steps=1)
+        # A command that was on its way may still take a slot, which is given back at once.
+        await until_told(lambda: door.visit(0, steps=1))
 
 
 async def test_a_replica_that_stops_gives_everything_back_at_once(server: RedisServer) -> None:
