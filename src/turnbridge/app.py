@@ -12,8 +12,10 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from turnbridge.api.generation import IGNORED_HEADER, MODEL_HEADER
-from turnbridge.api.openapi.document import NOTHING_MORE, Further, OpenApi
-from turnbridge.api.openapi.document import PATH as OPENAPI
+from turnbridge.api.openapi.document import OpenApi
+from turnbridge.api.openapi.gateway import PART as GATEWAY
+from turnbridge.api.openapi.gateway import PATH as OPENAPI
+from turnbridge.api.openapi.operations import Part
 from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.api.unserved import Unserved
 from turnbridge.engine.ports import PlanWindow
@@ -84,7 +86,7 @@ class Page(Protocol):
         """Return its routes."""
         ...
 
-    def described(self) -> Further:
+    def described(self) -> Part:
         """Return its part of the OpenAPI document."""
         ...
 
@@ -147,9 +149,11 @@ def build_app(
     plan: Callable[[str | None], Mapping[str, PlanWindow]] = lambda _: {},
     bodies: Bodies,
     page: Page | None = None,
+    described: Iterable[Part] = (),
 ) -> ASGIApp:
     """Return the whole HTTP side.
 
+    `described` is what the OpenAPI document has of each API.
     `leaving` says whether the gateway is about to stop; `replica` which of several gateways it is; `claims` are those
     of all of them on answers; `own_names` are names of the server besides its addresses.
     """
@@ -158,7 +162,7 @@ def build_app(
     limited = [Middleware(Limits, rates=rates, meter=meter, plan=plan), *once]
     # First what is not served: some of its paths would be taken for ids.
     routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)
-    routes += [*probes.routes(replica), Route("/metrics", metrics.scrape), *_page_and_document(page)]
+    routes += [*probes.routes(replica), Route("/metrics", metrics.scrape), *_page_and_document(described, page)]
     return wrap(
         Router(routes),
         keyring=keyring,
@@ -175,10 +179,10 @@ def build_app(
     )
 
 
-def _page_and_document(page: Page | None) -> list[Route]:
-    if page is None:
-        return [Route(OPENAPI, OpenApi(NOTHING_MORE).serve)]
-    return [Route(OPENAPI, OpenApi(page.described()).serve), *page.routes()]
+def _page_and_document(described: Iterable[Part], page: Page | None) -> list[Route]:
+    own = [] if page is None else [page.described()]
+    document = Route(OPENAPI, OpenApi([GATEWAY, *described, *own]).serve)
+    return [document] if page is None else [document, *page.routes()]
 
 
 def _api_routes(

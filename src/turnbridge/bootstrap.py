@@ -5,7 +5,7 @@ import contextlib
 import hmac
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,19 +13,26 @@ import structlog
 from starlette.types import ASGIApp
 
 from turnbridge.api.anthropic.models import SharedModels
+from turnbridge.api.anthropic.openapi import PART as ANTHROPIC
 from turnbridge.api.anthropic.routes import Messages
+from turnbridge.api.chat.openapi import PART as CHAT
 from turnbridge.api.chat.routes import ChatCompletions
+from turnbridge.api.files.openapi import PART as FILES
 from turnbridge.api.files.routes import Files
 from turnbridge.api.generation import Generation, GenerationRules, State
+from turnbridge.api.images.openapi import PART as IMAGES
 from turnbridge.api.images.routes import Images
 from turnbridge.api.models import Models
+from turnbridge.api.ollama.listener import LISTENER as OLLAMA
 from turnbridge.api.ollama.listener import build_listener
 from turnbridge.api.ollama.routes import Ollama
+from turnbridge.api.own_listener import OwnListener
 from turnbridge.api.responses.background import BackgroundRuns, Count
 from turnbridge.api.responses.compaction import Seal
 from turnbridge.api.responses.conversations import Conversations
 from turnbridge.api.responses.decode import decode_items, encode_items
 from turnbridge.api.responses.elsewhere import CANCEL, Shared
+from turnbridge.api.responses.openapi import PART as RESPONSES
 from turnbridge.api.responses.routes import Responses
 from turnbridge.api.responses.websocket import ResponsesOverWebSocket
 from turnbridge.api.shared_legs import LET_GO, SharedLegs
@@ -69,6 +76,8 @@ from turnbridge.web.server.http_server import STOP_GRACE_S
 
 log = structlog.get_logger(__name__)
 
+# What `/openapi.json` has of each API.
+DESCRIBED = CHAT, RESPONSES, IMAGES, FILES, ANTHROPIC
 BYTES_PER_MB = 1024 * 1024
 SECONDS_PER_DAY = 24 * 3600
 # The part of the store that the files of one key may take, so that they do not evict all its answers.
@@ -93,8 +102,8 @@ class Gateway:
     """The page for browsers, unless it is switched off."""
     shared: SharedRuns | None
     """What it shares with other replicas of what it runs, if there may be some."""
-    ollama: ASGIApp | None = None
-    """The application of the listener for Ollama's clients, if there is one."""
+    others: Mapping[str, ASGIApp]
+    """The applications of the APIs that have a listener of their own, by their names."""
 
     @property
     def pool(self) -> Pool:
@@ -107,6 +116,11 @@ class Gateway:
         if not await self.admission.drained(within_s):
             self.watch.stop(BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
             await self.admission.drained(STOP_GRACE_S)
+
+
+def own_listeners(settings: Settings) -> list[tuple[OwnListener, str]]:
+    """Return the APIs that get a listener of their own, and what their settings say of it."""
+    return [] if settings.ollama is None else [(OLLAMA, settings.ollama)]
 
 
 @contextlib.asynccontextmanager
@@ -198,9 +212,10 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
         plan=parts.backend.plan,
         bodies=bodies,
         page=page,
+        described=DESCRIBED,
     )
-    ollama = _ollama_app(settings, generation, apis, parts, admission, metrics, page)
-    return _gateway(_traced(app, parts.trace), ollama, parts, admission, watch, page), background
+    others = _others(settings, generation, apis, parts, admission, metrics, page)
+    return _gateway(_traced(app, parts.trace), others, parts, admission, watch, page), background
 
 
 def _apis(settings: Settings, generation: Generation, background: BackgroundRuns, counter: InputCounter) -> list[Api]:
@@ -223,7 +238,7 @@ def _background(parts: Parts, state: State, keepalive_s: float | None, metrics: 
 
 
 def _gateway(
-    app: ASGIApp, ollama: ASGIApp | None, parts: Parts, admission: Admission, watch: Watch, page: Page | None
+    app: ASGIApp, others: Mapping[str, ASGIApp], parts: Parts, admission: Admission, watch: Watch, page: Page | None
 ) -> Gateway:
     return Gateway(
         app=app,
@@ -235,7 +250,7 @@ def _gateway(
         keyring=parts.keyring,
         meter=parts.meter,
         shared=parts.shared,
-        ollama=ollama,
+        others=others,
         page=page,
     )
 
@@ -256,11 +271,11 @@ def _count(metrics: Metrics, meter: Meter) -> Count:
 
 
 def _clients(settings: Settings, keyring: Keyring) -> int:
-    """Return how many clients there may be: one for each key, and who needs none on the second listener."""
-    return len(keyring) + (settings.ollama is not None)
+    """Return how many clients there may be: one for each key, and who needs none on a listener of its own."""
+    return len(keyring) + len(own_listeners(settings))
 
 
-def _ollama_app(
+def _others(
     settings: Settings,
     generation: Generation,
     apis: list[Api],
@@ -268,10 +283,10 @@ def _ollama_app(
     admission: Admission,
     metrics: Metrics,
     page: Page | None,
-) -> ASGIApp | None:
-    """Return the application of the listener for Ollama's clients, if there is one."""
+) -> dict[str, ASGIApp]:
+    """Return the applications of the APIs that have a listener of their own."""
     if settings.ollama is None:
-        return None
+        return {}
     app = build_listener(
         Ollama(generation),
         [Unserved(), *apis],
@@ -287,7 +302,7 @@ def _ollama_app(
         bodies=generation.bodies,
         on_end=None if page is None else page.side().on_end,
     )
-    return _traced(app, parts.trace)
+    return {OLLAMA.name: _traced(app, parts.trace)}
 
 
 def _traced(app: ASGIApp, trace: Trace | None) -> ASGIApp:

@@ -24,9 +24,9 @@ from tests.support.command import (
     serving,
 )
 from turnbridge import __version__
+from turnbridge.api.ollama.listener import LISTENER
 from turnbridge.cli.console import EXIT_CONFIG, EXIT_UNAVAILABLE
 from turnbridge.cli.main import EXIT_INTERRUPTED
-from turnbridge.cli.serve import OLLAMA_PORTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -365,12 +365,12 @@ async def test_a_gateway_that_is_killed_leaves_no_codex_behind(started_before: P
 async def test_ollamas_clients_are_served_on_the_next_port_if_theirs_is_taken(started_before: Path) -> None:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # Ollama itself may run here.
-            stack.enter_context(socket.create_server(("127.0.0.1", OLLAMA_PORTS[0])))
+            stack.enter_context(socket.create_server(("127.0.0.1", LISTENER.ports[0])))
         async with serving(started_before, "--demo", "--ollama") as gateway:
             await gateway.read_until("no key on this machine")
             url = gateway.shown(r"Ollama +(http://127\.0\.0\.1:\d+) ")
             port = int(url.rpartition(":")[2])
-            assert port in OLLAMA_PORTS[1:]
+            assert port in LISTENER.ports[1:]
             assert "Port 11434 is taken, probably by Ollama itself." in gateway.printed
             await gateway.ready()
             async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:

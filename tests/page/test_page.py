@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 
 from turnbridge.api.openapi.document import document
+from turnbridge.api.openapi.gateway import PART as GATEWAY
 from turnbridge.cli.page_data import command_data
 from turnbridge.codex.account import (
     Account,
@@ -87,7 +88,7 @@ class House:
         keyring = Keyring(KEY)
         desk = OwnerDesk(
             AccountDesk(self.session, lambda: self.plan),
-            command_data(load_settings(PROXY_DATA_DIR=data_dir), KEY, port=11435),
+            command_data(load_settings(PROXY_DATA_DIR=data_dir), KEY, port=11435, others={}),
         )
         view = PageView(
             problem=lambda: self.problem,
@@ -98,6 +99,7 @@ class House:
             gauges=lambda: {"running": 1},
             closing=lambda: self.closing,
             demo=desk.demo,
+            others=desk.others,
             traced=False,
         )
         access = Access(sessions=Sessions(current=keyring.current), owner=keyring.first(), own_names=("turn.test",))
@@ -141,7 +143,7 @@ async def test_every_route_of_the_page_is_in_the_document_and_answers_as_describ
         (method, route.path) for route in house.page.routes() for method in route.methods or () if API in route.path
     }
     assert set(described.operations) == {(method, path) for method, path in served if method != "HEAD"}
-    whole: Any = document(described)
+    whole: Any = document([GATEWAY, described])
     house.recent.note(ended(1), "ok", 1.0)
     for (method, path), operation in described.operations.items():
         if method != "GET" or operation.streams or operation.answer in ("UsagePage", "ModelList", "PageTimeline"):

@@ -26,10 +26,14 @@ HERE, ELSEWHERE = ("127.0.0.1", 50000), ("192.0.2.7", 50000)
 
 async def asked(running: OllamaBridge, *, client: tuple[str, int] = HERE, **headers: Any) -> Answer:
     """Ask for a chat from an address."""
-    assert running.bridge.gateway.ollama is not None
     sent = {"host": "127.0.0.1:11434", **{name.replace("_", "-"): value for name, value in headers.items()}}
     return await call(
-        running.bridge.gateway.ollama, "POST", "/api/chat", headers=sent, body=[json.dumps(ASK).encode()], client=client
+        running.bridge.gateway.others["ollama"],
+        "POST",
+        "/api/chat",
+        headers=sent,
+        body=[json.dumps(ASK).encode()],
+        client=client,
     )
 
 
@@ -91,8 +95,7 @@ async def test_pages_of_this_machine_and_of_known_apps_are_served(ollama_bridge:
     ollama_bridge.bridge.says("hello")
     answered = await asked(ollama_bridge, origin=origin)
     assert (answered.status, answered.header("access-control-allow-origin")) == (200, origin)
-    app = ollama_bridge.bridge.gateway.ollama
-    assert app is not None
+    app = ollama_bridge.bridge.gateway.others["ollama"]
     wishes = {"origin": origin, "access-control-request-method": "POST", "host": "127.0.0.1"}
     assert (await call(app, "OPTIONS", "/api/chat", headers=wishes)).status == 204
     refused = await call(app, "OPTIONS", "/api/chat", headers={**wishes, "origin": "https://evil.example"})
@@ -156,5 +159,5 @@ async def test_its_limits_are_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.promise("ollama.listener")
 async def test_there_is_none_unless_it_is_asked_for(bridge: Bridge) -> None:
-    assert bridge.gateway.ollama is None
+    assert not bridge.gateway.others
     assert (await bridge.http.get("/api/tags")).status_code == 404

@@ -11,7 +11,9 @@ from starlette.routing import BaseRoute, Route, Router
 
 import turnbridge.app
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from turnbridge.api.openapi.document import OPERATIONS, document
+from turnbridge.api.openapi.document import document
+from turnbridge.api.openapi.gateway import PART as GATEWAY
+from turnbridge.bootstrap import DESCRIBED
 from turnbridge.scripted_model.persona import respond
 from turnbridge.turn.items import JsonObject
 
@@ -29,6 +31,7 @@ BOUND_S = 90 if LONG is None else 3600
 
 # Codex makes images with a ChatGPT login only, which this gateway has not.
 WITH_A_LOGIN = ("/v1/images/generations",)
+OPERATIONS = {key: each for part in (GATEWAY, *DESCRIBED) for key, each in part.operations.items()}
 EXAMPLES = [
     (path, each.example)
     for (_, path), each in OPERATIONS.items()
@@ -52,7 +55,7 @@ async def test_the_document_has_exactly_the_routes_that_are_served(
         told = (await bridge.http.get("/openapi.json")).json()
         page = bridge.gateway.page
     assert page is not None
-    assert told == document(page.described())
+    assert told == document([GATEWAY, *DESCRIBED, page.described()])
     shown = {(method.upper(), path) for path, methods in told["paths"].items() for method in methods}
     # Refusals, which take any method, are no routes of an API; HEAD comes with every GET.
     pairs = {(method, each.path_format) for each in served for method in each.methods or ()}

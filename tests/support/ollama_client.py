@@ -39,15 +39,14 @@ class OllamaBridge:
 async def running_ollama(data_dir: Path, **chosen: object) -> AsyncIterator[OllamaBridge]:
     """Run a gateway that keeps threads, with its second listener, until the context ends."""
     usual: dict[str, Any] = {"PROXY_OLLAMA": "on", "PROXY_WARM_THREADS_MAX": 64}
-    async with running_bridge(data_dir, **{**usual, **chosen}) as bridge:
-        assert bridge.gateway.ollama is not None
-        async with (
-            listening_with(bridge.gateway.ollama) as url,
-            httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_S, verify=NO_CERTIFICATES) as http,
-        ):
-            client = ollama.AsyncClient(host=url, timeout=TIMEOUT_S, verify=NO_CERTIFICATES)
-            yield OllamaBridge(bridge=bridge, url=url, client=client, http=http)
-            await client._client.aclose()
+    async with (
+        running_bridge(data_dir, **{**usual, **chosen}) as bridge,
+        listening_with(bridge.gateway.others["ollama"]) as url,
+        httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_S, verify=NO_CERTIFICATES) as http,
+    ):
+        client = ollama.AsyncClient(host=url, timeout=TIMEOUT_S, verify=NO_CERTIFICATES)
+        yield OllamaBridge(bridge=bridge, url=url, client=client, http=http)
+        await client._client.aclose()
 
 
 def unmeasured(answer: dict[str, Any]) -> dict[str, Any]:

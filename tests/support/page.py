@@ -70,13 +70,15 @@ async def page_shown(data_dir: Path, *, demo: bool = True, **chosen: Any) -> Asy
         model = await stack.enter_async_context(ScriptedModel(respond, record=True))
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        commands = command_data(settings, API_KEY, port=0, ollama=f"http://127.0.0.1:{port}" if demo else None)
+        commands = command_data(
+            settings, API_KEY, port=0, others={"ollama": f"http://127.0.0.1:{port}"} if demo else {}
+        )
         gateway = await stack.enter_async_context(
             running_gateway(settings, api_key=API_KEY, provider=model.base_url if demo else None, commands=commands)
         )
         url = await stack.enter_async_context(listening(gateway))
-        if gateway.ollama is not None:
-            await stack.enter_async_context(listening_with(gateway.ollama, port))
+        for app in gateway.others.values():
+            await stack.enter_async_context(listening_with(app, port))
         await gateway.pool.any_worker()
         yield Shown(url=url, gateway=gateway, model=model)
 

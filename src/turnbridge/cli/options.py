@@ -207,12 +207,13 @@ def schema() -> None:
 
 
 @click.command()
-@click.option("--host", help="Address to listen on (PROXY_HOST).")
-@click.option("--port", type=int, help="Port to listen on (PORT).")
+@click.option("--host", "PROXY_HOST", help="Address to listen on (PROXY_HOST).")
+@click.option("--port", "PORT", type=int, help="Port to listen on (PORT).")
 @click.option("--demo", is_flag=True, help="Answer from a scripted model behind the real Codex: no account needed.")
 @click.option(
     "--ollama",
-    is_flag=True,
+    "PROXY_OLLAMA",
+    flag_value="on",
     help="Serve Ollama's clients too, on 127.0.0.1:11434 or the next free port (PROXY_OLLAMA).",
 )
 @done_by("cli.serve")

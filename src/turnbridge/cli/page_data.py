@@ -1,7 +1,7 @@
 """What the page for browsers shows of what commands know: settings, how clients are connected, the doctor, the key."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnbridge.cli.api_key import KEY_FILE
@@ -18,8 +18,8 @@ from turnbridge.turn.items import Json, JsonObject
 SOME_KEY_FILE = Path("/path/to/your/key")
 
 
-def command_data(settings: Settings, api_key: str, *, port: int, ollama: str | None = None) -> CommandData:
-    """Return it for a gateway that runs with these settings; `ollama` is where Ollama's clients are served."""
+def command_data(settings: Settings, api_key: str, *, port: int, others: Mapping[str, str]) -> CommandData:
+    """Return it for a gateway that runs with these settings; `others` has URLs of its other listeners."""
     file = settings.data_dir / KEY_FILE if settings.api_key is None else settings.data_dir / FOLDER / KEY_FILE
 
     def effective() -> Json:
@@ -55,7 +55,7 @@ def command_data(settings: Settings, api_key: str, *, port: int, ollama: str | N
         environment=_environment(settings, port),
         key=api_key.split(",", maxsplit=1)[0].strip(),
         hidden_key=HIDDEN_KEY,
-        ollama=ollama,
+        others=others,
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from turnbridge.api.ollama.listener import ByPort
-from turnbridge.bootstrap import Gateway, running_gateway
+from turnbridge.api.own_listener import ByPort, OwnListener
+from turnbridge.bootstrap import Gateway, own_listeners, running_gateway
 from turnbridge.cli.api_key import KEY_FILE, stored_key
 from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, shown_key, usable_settings, warn
 from turnbridge.cli.listener import Address, Listener, address_of, listen, passed_listener, resolved
@@ -33,14 +33,11 @@ log = structlog.get_logger(__name__)
 # For keys that are reachable from other machines: 16 random letters and digits have 95 bits.
 MIN_PUBLIC_KEY_LENGTH = 16
 
-# Where Ollama's clients look for a server. Ollama itself may be there: then one of the next ports is taken.
-OLLAMA_HOST, OLLAMA_PORTS = "127.0.0.1", range(11434, 11454)
 
-
-def serve(*, host: str | None, port: int | None, demo: bool, ollama: bool) -> None:
-    """Run the gateway until a signal stops it; exit with a message if it cannot start."""
+def serve(*, demo: bool, **chosen: object) -> None:
+    """Run the gateway until a signal stops it; exit with a message if it cannot start. `chosen` are settings."""
     _reopen_closed_streams()
-    settings = usable_settings(PROXY_HOST=host, PORT=port, PROXY_OLLAMA=ON if ollama else None)
+    settings = usable_settings(**chosen)
     for warning in unknown_settings(os.environ):
         warn(warning)
     if settings.api_key is not None and not settings.api_key.replace(",", " ").strip():
@@ -59,11 +56,11 @@ def serve(*, host: str | None, port: int | None, demo: bool, ollama: bool) -> No
     demo = demo or (is_interactive() and offer_login(settings))
     configure_logging(settings.log_level, settings.log_format)
     raise_descriptor_limit()
-    listeners = [passed or listen(address)]
-    if settings.ollama is not None:
-        listeners.append(_listen_for_ollama(settings, settings.ollama, beside=address_of(listeners[0])))
+    listener = passed or listen(address)
+    beside = address_of(listener)
+    others = [(own, _listen_beside(settings, own, where, beside)) for own, where in own_listeners(settings)]
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(settings, listeners, demo=demo))
+        runner.run(_serve(settings, listener, others, demo=demo))
 
 
 def _reopen_closed_streams() -> None:
@@ -109,10 +106,14 @@ def _generated_key(directory: Path) -> str:
         refuse(message, status=EXIT_UNAVAILABLE)
 
 
-async def _serve(settings: Settings, listeners: list[Listener], *, demo: bool) -> None:
+async def _serve(
+    settings: Settings, listener: Listener, others: list[tuple[OwnListener, Listener]], *, demo: bool
+) -> None:
     api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
-    address, *others = map(address_of, listeners)
+    address = address_of(listener)
+    places = {own.name: address_of(listening) for own, listening in others}
+    urls = {name: _url_of(place) for name, place in places.items()}
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
         gateway = await stack.enter_async_context(
@@ -120,24 +121,23 @@ async def _serve(settings: Settings, listeners: list[Listener], *, demo: bool) -
                 settings,
                 api_key=api_key,
                 provider=model.base_url if model else None,
-                commands=command_data(settings, api_key, port=address.port, ollama=next(map(_url_of, others), None)),
+                commands=command_data(settings, api_key, port=address.port, others=urls),
             )
         )
         banner = _banner(settings, gateway, address, api_key, demo=demo)
         # Twice the requests that can be running or queued: as many connections may be idle.
         wanted = 2 * (settings.max_turns + settings.queue_max)
-        app = gateway.app
-        if gateway.ollama is not None:
-            app = ByPort(app, port=others[0].port, other=gateway.ollama)
+        by_port = {place.port: gateway.others[name] for name, place in places.items()}
+        app = ByPort(gateway.app, by_port) if by_port else gateway.app
         server = HttpServer(app, most_connections=max(MOST_CONNECTIONS, wanted))
-        stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s, hands_over=listeners[0].passed))
+        stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s, hands_over=listener.passed))
         _say(banner.opening())
-        for other in others:
-            _say(_ollama_banner(other, chosen=settings.ollama != ON))
+        for own, where in own_listeners(settings):
+            _say(_other_banner(own, places[own.name], chosen=where != ON))
         first_steps = asyncio.create_task(_say_first_steps(banner, gateway, settings))
         stack.callback(first_steps.cancel)
         _tune_garbage_collector()
-        await server.serve(sockets=[listener.socket for listener in listeners])
+        await server.serve(sockets=[listener.socket, *(other.socket for _, other in others)])
 
 
 def _banner(settings: Settings, gateway: Gateway, address: Address, api_key: str, *, demo: bool) -> Banner:
@@ -165,10 +165,10 @@ def _url_of(address: Address) -> str:
     return f"http://{f'[{address.host}]' if ':' in address.host else address.host}:{address.port}"
 
 
-def _ollama_banner(address: Address, *, chosen: bool) -> str:
-    first = OLLAMA_PORTS[0]
-    moved = "" if chosen or address.port == first else f" Port {first} is taken, probably by Ollama itself."
-    return f"  Ollama    {_url_of(address)} (no key on this machine).{moved}\n\n"
+def _other_banner(own: OwnListener, address: Address, *, chosen: bool) -> str:
+    first = own.ports[0]
+    moved = "" if chosen or address.port == first else f" Port {first} is taken, probably by {own.rival}."
+    return f"  {own.title:<9} {_url_of(address)} ({own.note}).{moved}\n\n"
 
 
 async def _say_first_steps(banner: Banner, gateway: Gateway, settings: Settings) -> None:
@@ -230,18 +230,18 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float, *, h
             loop.remove_signal_handler(number)
 
 
-def _listen_for_ollama(settings: Settings, chosen: str, *, beside: Address) -> Listener:
-    """Return the second listener; another port than the first is tried only if the user has chosen none."""
+def _listen_beside(settings: Settings, own: OwnListener, chosen: str, beside: Address) -> Listener:
+    """Return an API's own listener; another port than the first is tried only if the user has chosen none."""
     if chosen == ON:
-        for port in OLLAMA_PORTS:
+        for port in own.ports:
             with contextlib.suppress(OSError):
-                return Listener(socket.create_server((OLLAMA_HOST, port)))
-        refuse(f"The ports {OLLAMA_PORTS[0]} to {OLLAMA_PORTS[-1]} are taken. Choose an address in PROXY_OLLAMA.")
+                return Listener(socket.create_server((own.host, port)))
+        refuse(f"The ports {own.ports[0]} to {own.ports[-1]} are taken. Choose an address in {own.setting}.")
     host, _, port_text = chosen.rpartition(":")
     address = resolved(host.strip("[]"), int(port_text))
     if not address.is_loopback:
         _check_keys(settings, host)
     # Requests are told apart by the port that they come to.
     if address.port == beside.port:
-        refuse(f"PROXY_OLLAMA and PORT are both {address.port}. Choose another port for one of them.")
+        refuse(f"{own.setting} and PORT are both {address.port}. Choose another port for one of them.")
     return listen(address)

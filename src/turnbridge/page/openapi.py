@@ -5,7 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from turnbridge.api.openapi.answers import (
+from turnbridge.api.openapi.gateway import USAGE
+from turnbridge.api.openapi.operations import Operation
+from turnbridge.api.openapi.schemas import (
     ANY_OBJECT,
     FLAG,
     NUMBER,
@@ -16,7 +18,6 @@ from turnbridge.api.openapi.answers import (
     optional,
     ref,
 )
-from turnbridge.api.openapi.document import OPERATIONS, Operation
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.http import PAGE_PREFIX
 
@@ -99,7 +100,7 @@ SCHEMAS: Mapping[str, JsonObject] = {
             "owner": FLAG,
             "demo": FLAG,
             "traced": FLAG,
-            "ollama": optional(TEXT),
+            "others": ANY_OBJECT,
         },
     ),
     "PageFigures": an_object(
@@ -153,7 +154,7 @@ ROWS: Mapping[tuple[str, str], Operation] = {
         summary="Return the usage, as /v1/organization/usage/completions does.",
         tag=TAG,
         answer="UsagePage",
-        query=OPERATIONS["GET", "/v1/organization/usage/completions"].query,
+        query=USAGE.query,
     ),
     ("GET", f"{API}/figures"): Operation(
         summary="Return errors by code and percentiles of latencies by model.", tag=TAG, answer="PageFigures"

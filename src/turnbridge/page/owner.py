@@ -53,8 +53,8 @@ class CommandData:
     """The owner's."""
     hidden_key: str
     """What stands for a key in the settings of clients."""
-    ollama: str | None = None
-    """Where Ollama's clients are served, if they are."""
+    others: Mapping[str, str]
+    """The URLs of the APIs that have a listener of their own, by their names."""
 
 
 class OwnerDesk:
@@ -71,9 +71,9 @@ class OwnerDesk:
         return self._account is None
 
     @property
-    def ollama(self) -> str | None:
-        """Return where Ollama's clients are served, if they are."""
-        return None if self._data is None else self._data.ollama
+    def others(self) -> Mapping[str, str]:
+        """Return the URLs of the APIs that have a listener of their own."""
+        return {} if self._data is None else self._data.others
 
     def windows(self) -> list[Json]:
         """Return how the windows of the plan stand."""

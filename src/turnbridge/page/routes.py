@@ -4,7 +4,7 @@ All data are below `/turnbridge/api`. A session of the page may read them, and s
 the owner may see is in `owner.py`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from turnbridge import __version__
-from turnbridge.api.openapi.document import Further
+from turnbridge.api.openapi.operations import Part
 from turnbridge.api.shared.validation import convert, parse_body
 from turnbridge.page.assets import ASSETS, INDEX, SAFE_HEADERS, load_assets
 from turnbridge.page.openapi import API, ROWS, SCHEMAS, CodeBody
@@ -77,8 +77,8 @@ class PageView:
     gauges: Callable[[], JsonObject]
     closing: Callable[[], bool]
     demo: bool
-    ollama: str | None = None
-    """Where Ollama's clients are served, if they are."""
+    others: Mapping[str, str]
+    """The URLs of the APIs that have a listener of their own, by their names."""
     traced: bool
     """Whether a wire trace is written."""
 
@@ -153,10 +153,10 @@ class Page:
         routes += [_route(self._access, *each) for each in (*own, *self._handlers)]
         return routes
 
-    def described(self) -> Further:
+    def described(self) -> Part:
         """Return its part of the OpenAPI document: not every gateway has every route."""
         served = {(method, route.path) for route in self.routes() for method in route.methods or ()}
-        return Further(operations={key: row for key, row in ROWS.items() if key in served}, schemas=SCHEMAS)
+        return Part(operations={key: row for key, row in ROWS.items() if key in served}, schemas=SCHEMAS)
 
     async def _index(self, request: Request) -> Response:
         """Answer browsers with the page, and programs with links."""
@@ -217,7 +217,7 @@ class Page:
                 "codex_version": self._gateway.codex_version(),
                 "demo": self._gateway.demo,
                 "traced": self._gateway.traced,
-                "ollama": self._gateway.ollama,
+                "others": dict(self._gateway.others),
             }
         )
 

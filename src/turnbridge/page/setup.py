@@ -88,7 +88,7 @@ def page_of(
         },
         closing=lambda: admission.leaving,
         demo=desk.demo,
-        ollama=desk.ollama,
+        others=desk.others,
         traced=settings.log_proto,
     )
     return Page(view, access, RecentRequests(), desk.handlers(models.list))

@@ -11,9 +11,10 @@ from typing import Protocol
 
 from starlette.middleware import Middleware
 from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from turnbridge.api.ollama.routes import OLLAMA, Ollama
+from turnbridge.api.own_listener import OwnListener
 from turnbridge.turn.clients import Client
 from turnbridge.turn.errors import Forbidden, InvalidApiKey
 from turnbridge.web.bodies import Bodies
@@ -29,6 +30,15 @@ from turnbridge.web.middleware.observability import OTHER, Metrics, context_of
 from turnbridge.web.middleware.rate_limit import RequestRates
 from turnbridge.web.middleware.spans import Spans
 
+LISTENER = OwnListener(
+    name="ollama",
+    title="Ollama",
+    setting="PROXY_OLLAMA",
+    host="127.0.0.1",
+    ports=range(11434, 11454),
+    rival="Ollama itself",
+    note="no key on this machine",
+)
 CLIENT = Client(id="ollama", name="ollama")
 """Whom the requests without a key count for. Other ids are digests, so that none is the same."""
 
@@ -145,17 +155,3 @@ def _routes(
             routes.append(Route(f"{prefix}{route.path}", route, methods=methods, middleware=inside))
             dialects[routes[-1].path_format] = each.dialect
     return routes, dialects
-
-
-class ByPort:
-    """Serves the requests of one port by an application of its own."""
-
-    def __init__(self, main: ASGIApp, *, port: int, other: ASGIApp) -> None:
-        self._main = main
-        self._port = port
-        self._other = other
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request by the application of the port that it came to, whatever its headers say."""
-        app = self._other if scope["server"][1] == self._port else self._main
-        await app(scope, receive, send)

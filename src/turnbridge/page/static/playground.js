@@ -186,7 +186,7 @@ export function showPlayground(body, app) {
       complain(error.message);
       return;
     }
-    const apis = snippets(app.state.ollama);
+    const apis = snippets(app.state.others);
     const program = (write) => () => {
       const text = write(request);
       return h('div', { class: 'snippet' }, copyButton(() => text), h('pre', { tabindex: '0' }, h('code', {}, shortened(text))));

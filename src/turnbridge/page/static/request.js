@@ -120,17 +120,17 @@ const APIS = [
     node: ["import Anthropic from '@anthropic-ai/sdk';", "new Anthropic({ baseURL: '{url}' }); // reads ANTHROPIC_API_KEY", 'messages.create'],
     text: [['delta.type', 'text_delta'], 'event.delta.text'],
   }, {
-    name: 'Ollama', write: asOllama, route: '/api/chat', auth: '',
+    name: 'Ollama', listener: 'ollama', write: asOllama, route: '/api/chat', auth: '',
     python: ['from ollama import Client', 'Client(host="{url}")', 'chat'],
     node: ["import { Ollama } from 'ollama';", "new Ollama({ host: '{url}' });", 'chat'],
     text: [null, 'event.message.content'], note: 'Programs on the machine of the gateway need no key. Ollama’s API has no files and no web search.',
   },
 ];
 
-/** Return the APIs that are served, each with its name, a note, and a program in each language. */
-export function snippets(ollama) {
-  return APIS.filter(({ name }) => name !== 'Ollama' || ollama).map((api) => {
-    const url = api.name === 'Ollama' ? ollama : location.origin;
+/** Return the APIs that are served, here or at one of the other URLs, each with its name, a note, and a program in each language. */
+export function snippets(others) {
+  return APIS.filter(({ listener }) => !listener || others[listener]).map((api) => {
+    const url = api.listener ? others[api.listener] : location.origin;
     const program = (write) => (body) => write(api, url, api.write(body));
     return { name: api.name, note: api.note, languages: [['curl', program(curl)], ['Python', program(python)], ['node', program(node)]] };
   });
