@@ -1,4 +1,4 @@
-"""The bounds on the security page are those of the code, and stand where it says."""
+"""The bounds on the page of limits are those of the code, and stand where it says."""
 
 import re
 
@@ -9,7 +9,7 @@ from turnbridge.engine import admission, frame_log, kept_threads, media_items, s
 from turnbridge.mcp import exchange, servers
 from turnbridge.turn import images
 
-PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 SOURCE = ROOT / "src" / "turnbridge"
 
 MB = 2**20
@@ -51,11 +51,11 @@ def rows() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_a_bound_on_the_security_page_is_the_one_of_the_code(bound: str) -> None:
+def test_a_bound_on_the_page_is_the_one_of_the_code(bound: str) -> None:
     assert BOUNDS[bound] in rows()[bound][1]
 
 
-def test_every_bound_of_the_security_page_stands_in_a_module_that_exists() -> None:
+def test_every_bound_of_the_page_stands_in_a_module_that_exists() -> None:
     named = {name for cells in rows().values() for name in re.findall(r"`([^`]+)`", cells[2])}
     assert len(named) > 20
     assert {name for name in named if not list(SOURCE.glob(name)) and not (SOURCE / f"{name}.py").exists()} == set()

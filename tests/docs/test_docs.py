@@ -131,7 +131,7 @@ def test_every_parameter_is_documented_as_what_becomes_of_it(
 
 
 def test_every_part_of_the_recipe_is_explained() -> None:
-    page = _text(DOCS / "architecture.md")
+    page = _text(DOCS / "recipe.md")
     recipe = (*CATALOG_OVERRIDES, *SWITCHED_OFF, *THREAD_CONFIG)
     assert [name for name in recipe if f"`{name}`" not in page] == []
 
