@@ -103,7 +103,8 @@ def install(*, allow_root: bool, as_json: bool) -> None:
     if os.geteuid() == 0 and not allow_root:
         refuse(
             "Refusing to install a service for root: the gateway needs no privileges. Run this as the user whose Codex "
-            "login it is to use, or see docs/how-to/service.md for a service of the whole system. --allow-root does it anyway."
+            "login it is to use, or see docs/how-to/service.md for a service of the whole system. "
+            "--allow-root does it anyway."
         )
     settings = usable_settings()
     manager = _manager()
