@@ -5,7 +5,6 @@ from typing import Protocol
 
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.pool import Pool
-from turnbridge.codex.process.worker import Worker
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.ports import PlanWindow
 from turnbridge.replicas.replica import Replica
@@ -61,13 +60,13 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
     metrics.watch(
         "turnbridge_threads_spare",
         "Threads started ahead of requests.",
-        lambda: sum(len(worker.spares) for worker in _workers(backend)),
+        lambda: sum(len(worker.spares) for worker in backend.workers()),
     )
-    metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len([*_workers(backend)]))
+    metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len([*backend.workers()]))
     metrics.watch(
         "turnbridge_app_server_memory_bytes",
         "Resident memory of the app-servers that take turns.",
-        lambda: sum(worker.resident_bytes for worker in _workers(backend)),
+        lambda: sum(worker.resident_bytes for worker in backend.workers()),
     )
     metrics.watch_each(
         "turnbridge_app_server_replacements_total",
@@ -118,11 +117,6 @@ def observe_shared(metrics: Metrics, legs: Mapping[str, int], followed: Sized, c
 def _pools(backend: CodexBackend) -> Iterator[Pool]:
     for account in backend.accounts.values():
         yield from account.pools
-
-
-def _workers(backend: CodexBackend) -> Iterator[Worker]:
-    for pool in _pools(backend):
-        yield from pool.workers
 
 
 def _observe_plan(metrics: Metrics, backend: CodexBackend) -> None:

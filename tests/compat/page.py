@@ -58,7 +58,14 @@ PAGE = (
     ),
     Promise(
         id="page.login",
-        sentence="The owner can log in from the page, by a code or a URL; it notices by itself that it is done.",
+        sentence="The owner can log in from the page, by a code, a URL or an API key, and log out; it notices by "
+        "itself that it is done.",
+        source=OURS,
+    ),
+    Promise(
+        id="page.accounts",
+        sentence="It shows the login and plan of every account, logs in to a new one, and makes keys for each; only "
+        "the owner sees them.",
         source=OURS,
     ),
     Promise(

@@ -26,13 +26,14 @@ from turnbridge.codex.account import (
 )
 from turnbridge.codex.protocol.messages import RateLimits, RateLimitWindow
 from turnbridge.codex.protocol.plan import Plan
-from turnbridge.page.account import AccountDesk
+from turnbridge.page.account import AccountDesk, AccountParts
+from turnbridge.page.accounts import Accounts
 from turnbridge.page.owner import OwnerDesk
 from turnbridge.page.recent import MOST_REQUESTS, MOST_UNREAD, RecentRequests
 from turnbridge.page.routes import Access, Page, PageView
-from turnbridge.page.sessions import Sessions
+from turnbridge.page.sessions import Sessions, Visitor
 from turnbridge.settings.fields import load_settings
-from turnbridge.turn.clients import Client
+from turnbridge.turn.clients import Client, ClientLimits
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.http import PAGE_TOKEN, json_response
@@ -63,6 +64,12 @@ class Session(AccountSession):
             raise BackendUnavailable("The account's server is away.")
         return (PlanLimit(limit_id="codex", primary=WINDOW),)
 
+    async def store_api_key(self, key: str) -> None:
+        self._house.keys.append(key)
+
+    async def log_out(self) -> None:
+        """Nothing is to be revoked."""
+
     async def start_login(self, method: LoginMethod) -> LoginStarted:
         if self._house.offline:
             raise BackendUnavailable("The issuer is away.")
@@ -80,19 +87,35 @@ class House:
         self.account: Account | None = Account(type="chatgpt", email="a@example.test", plan_type="plus")
         self.offline = False
         self.readings = 0
+        self.keys: list[str] = []
         self.completed = LoginCompleted(success=True)
         self.problem = ""
         self.closing = False
         self.recent = RecentRequests()
         self.plan = Plan()
+        self.home = data_dir / "codex"
+        self.named = ["work"]
         keyring = Keyring(KEY)
+        accounts = Accounts(
+            named=lambda: self.named,
+            problem=self.problem_of,
+            plan=lambda account: {} if account else self.plan.windows(0.0),
+            desk_of=lambda account: AccountDesk(
+                AccountParts(
+                    open=self.session,
+                    plan=lambda: Plan() if account else self.plan,
+                    user_home=self.home / (account or "own"),
+                    home=data_dir / "linked",
+                )
+            ),
+        )
         desk = OwnerDesk(
-            AccountDesk(self.session, lambda: self.plan),
+            accounts,
             command_data(load_settings(PROXY_DATA_DIR=data_dir), KEY, port=11435, others={}),
         )
         view = PageView(
-            problem=lambda: self.problem,
-            fidelity=lambda: "exact",
+            problem=self.problem_of,
+            fidelity=lambda _: "exact",
             codex_version=lambda: "0.163.0",
             models=self.models,
             usage=self.models,
@@ -102,13 +125,18 @@ class House:
             others=desk.others,
             traced=False,
         )
-        access = Access(sessions=Sessions(current=keyring.current), owner=keyring.first(), own_names=("turn.test",))
-        self.page = Page(view, access, self.recent, desk.handlers(self.models))
+        self.known: dict[str, Client] = {}
+        sessions = Sessions(current=lambda client: self.known.get(client.id) or keyring.current(client))
+        self.access = Access(sessions=sessions, owner=keyring.first(), own_names=("turn.test",))
+        self.page = Page(view, self.access, self.recent, desk.handlers(self.models))
         self.app = wrap(Router(self.page.routes()), keyring=keyring, metrics=Metrics(), page=self.page.side())
 
     @contextlib.asynccontextmanager
     async def session(self) -> AsyncIterator[AccountSession]:
         yield Session(self)
+
+    def problem_of(self, account: str | None) -> str:
+        return "It is at work." if account else self.problem
 
     async def models(self, _: Request) -> Response:
         return json_response({"data": [MODEL]})
@@ -203,6 +231,11 @@ async def test_the_plan_is_read_once_a_minute(house: House, http: httpx2.AsyncCl
     # What a turn tells meanwhile is shown at once, as in the metrics.
     house.plan.update(RateLimits(primary=RateLimitWindow(used_percent=43)))
     assert (await http.get(f"{API}/account")).json()["limits"][0]["used_percent"] == 43
+    # After a login, the pool begins a plan anew, which may be after the reading.
+    house.plan = Plan()
+    assert (await http.get(f"{API}/accounts")).json()["accounts"][0]["limits"][0]["used_percent"] == 42
+    house.plan.update(RateLimits(primary=RateLimitWindow(used_percent=43)))
+    assert (await http.get(f"{API}/account")).json()["limits"][0]["used_percent"] == 43
 
 
 @pytest.mark.promise("page.state")
@@ -226,6 +259,60 @@ async def test_a_login_succeeds_fails_or_cannot_begin(house: House, http: httpx2
     assert (await http.post(f"{API}/login", json={"method": "device"})).json()["problem"] == "The issuer is away."
     assert (await http.post(f"{API}/login", json={"method": "magic"})).status_code == 400
     assert (await http.delete(f"{API}/login")).json()["state"] == "none"
+
+
+@pytest.mark.promise("page.accounts", "page.guests")
+async def test_each_account_has_its_own_state_plan_and_login(house: House, http: httpx2.AsyncClient) -> None:
+    listed = (await http.get(f"{API}/accounts")).json()["accounts"]
+    assert [(each["name"], each["ready"], each["login_at"]) for each in listed] == [
+        ("default", True, None),
+        ("work", False, None),
+    ]
+    house.plan.update(RateLimits(primary=RateLimitWindow(used_percent=43, resets_at=2_000_000_000)))
+    work = (await http.get(f"{API}/account?account=work")).json()
+    assert (work["name"], work["reason"], work["limits"]) == ("work", "It is at work.", [])
+    # A login elsewhere is noticed.
+    await http.get(f"{API}/account?account=work")
+    (house.home / "work").mkdir(parents=True)
+    (house.home / "work" / "auth.json").touch()
+    assert (await http.get(f"{API}/account?account=work")).json()["login_at"] is not None
+    assert house.readings == 2
+
+    begun = (await http.post(f"{API}/login", json={"method": "device", "account": "new"})).json()
+    assert begun["code"] == "chatgptDeviceCode"
+    logins = [(await http.get(f"{API}/login?account={name}")).json()["state"] for name in ("new", "work")]
+    assert logins == ["done", "none"]
+    by_key = {"method": "api_key", "account": "work"}
+    assert (await http.post(f"{API}/login", json={**by_key, "api_key": " sk-1 "})).json()["state"] == "done"
+    assert house.keys == ["sk-1"]
+    assert (await http.post(f"{API}/login", json=by_key)).status_code == 400
+    for path, wrong in (("account?account=none", "no such account"), ("login?account=../x", "A name has")):
+        refused = await http.get(f"{API}/{path}")
+        assert (refused.status_code, wrong in refused.text) == (400, True)
+    gone = (await http.post(f"{API}/logout", json={"account": "work"})).json()
+    assert (gone["logged_out"], gone["email"], (house.home / "work" / "auth.json").exists()) == (
+        True,
+        "a@example.test",
+        False,
+    )
+    # Nothing is left of a login that came to nothing.
+    house.offline = True
+    await http.post(f"{API}/login", json={"method": "device", "account": "never"})
+    assert not (house.home / "never").exists()
+
+
+@pytest.mark.promise("page.accounts", "page.guests", "keys.accounts")
+async def test_a_guest_of_an_account_sees_its_readiness_and_no_account(house: House, http: httpx2.AsyncClient) -> None:
+    guest = Client(id="g", name="guest", limits=ClientLimits(account="work"))
+    sessions = house.access.sessions
+    opened = sessions.open(Visitor(client=guest, owner=False))
+    house.known[guest.id] = guest
+    http.headers.clear()
+    headers = {"cookie": f"turnbridge_page={opened.cookie}", PAGE_TOKEN.decode(): opened.token}
+    state = (await http.get(f"{API}/state", headers=headers)).json()
+    assert (state["ready"], state["reason"]) == (False, "Turns cannot be run now.")
+    for path in ("accounts", "account", "login", "settings", "key"):
+        assert (await http.get(f"{API}/{path}", headers=headers)).status_code == 403, path
 
 
 @pytest.mark.promise("page.connect", "page.session")

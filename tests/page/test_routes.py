@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 API = "/turnbridge/api"
 FIRST_PAINT_BYTES = 100_000
-FOR_OWNERS = ("/account", "/settings", "/key")
+FOR_OWNERS = ("/accounts", "/settings", "/key")
 
 
 def visitor(url: str) -> httpx2.AsyncClient:
@@ -175,8 +175,8 @@ async def _ends_with_its_key(bridge: Bridge, store: str, guest: str) -> None:
 async def test_data_are_json_that_no_cache_keeps(shown: Shown) -> None:
     async with visitor(shown.url) as client:
         client.headers.update(bearer(API_KEY))
-        answered = await client.get(f"{API}/account")
-        assert json.loads(answered.content) == {"demo": True, "limits": [], "limits_problem": None}
+        answered = await client.get(f"{API}/models")
+        assert json.loads(answered.content)["object"] == "list"
         assert answered.headers["cache-control"] == "no-store"
         assert (await client.get(f"{API}/connect?origin=javascript:x")).status_code == 400
         assert (await client.get(f"{API}/key")).json() == {"key": API_KEY}

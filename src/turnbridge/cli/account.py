@@ -4,8 +4,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -24,9 +24,10 @@ from turnbridge.codex.account import (
     LoginStarted,
     PlanLimit,
     account_session,
-    forget_login_file,
+    home_for_login,
     identity_as_json,
     limits_as_json,
+    log_out,
 )
 from turnbridge.codex.setup import codex_with
 from turnbridge.logs.setup import configure_logging
@@ -51,7 +52,6 @@ def login(*, device: bool, api_key: bool, account: str | None, as_json: bool) ->
         raise click.UsageError("Choose one of --device and --api-key.")
     settings, account = usable_settings(), chosen_account(account)
     key = _read_key() if api_key else None
-    _make_codex_home(account_home(settings, account), chosen=account is None)
 
     async def log_in(session: AccountSession) -> Identity:
         if key is not None:
@@ -60,7 +60,8 @@ def login(*, device: bool, api_key: bool, account: str | None, as_json: bool) ->
             await _log_in_by_browser(session, "chatgptDeviceCode" if device else "chatgpt", as_json=as_json)
         return await session.identity()
 
-    identity = _with_account(settings, account, log_in)
+    with _codex_home(account_home(settings, account), chosen=account is None):
+        identity = _with_account(settings, account, log_in)
     if as_json:
         print_json({"event": "completed", **identity_as_json(identity)})
     else:
@@ -78,18 +79,11 @@ def logout(*, account: str | None, as_json: bool) -> None:
     settings = usable_settings()
     account, home = existing_account(settings, account)
 
-    async def log_out(session: AccountSession) -> Identity:
-        identity = await session.identity()
-        if identity.account is not None or identity.problem is not None:
-            await session.log_out()
-            forget_login_file(codex_with(settings, None, account)[0].home, home)
-        return identity
-
-    identity = _with_account(settings, account, log_out)
-    logged_in = identity.account is not None or identity.problem is not None
+    codex_home = codex_with(settings, None, account)[0].home
+    identity = _with_account(settings, account, lambda session: log_out(session, codex_home, home))
     if as_json:
-        print_json({"logged_out": logged_in, **identity_as_json(identity)})
-    elif logged_in:
+        print_json({"logged_out": identity.known, **identity_as_json(identity)})
+    elif identity.known:
         who = "" if identity.account is None else f": {described_account(identity)}"
         click.echo(f"Logged out{who}. Every Codex that uses {home} is logged out, too.")
     else:
@@ -238,10 +232,13 @@ def wait_for_gateway(endpoint: Endpoint) -> None:
         click.echo(f"The gateway on {endpoint.base_url} is not ready yet. See: {own_command('status')}")
 
 
-def _make_codex_home(home: Path, *, chosen: bool) -> None:
+@contextmanager
+def _codex_home(home: Path, *, chosen: bool) -> Iterator[None]:
     """Create the Codex home of an account, in which its login is kept; the default one is chosen by a setting."""
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        variable = "CODEX_HOME" if chosen else "PROXY_DATA_DIR"
-        refuse(f"Cannot create {home}: {error.strerror}. Choose another directory in {variable}.")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(home_for_login(home))
+        except OSError as error:
+            variable = "CODEX_HOME" if chosen else "PROXY_DATA_DIR"
+            refuse(f"Cannot create {home}: {error.strerror}. Choose another directory in {variable}.")
+        yield

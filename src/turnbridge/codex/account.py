@@ -5,7 +5,7 @@ Each session is a short-lived app-server in the gateway's Codex home. The login 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -134,6 +134,11 @@ class Identity:
     """Whether the only problem is that the account's server cannot be reached."""
 
     @property
+    def known(self) -> bool:
+        """Tell whether there is a login, be it one that cannot be used now."""
+        return self.account is not None or self.problem is not None
+
+    @property
     def usable(self) -> bool:
         """Tell whether turns can run."""
         return not self.login_needed or self.account is not None or self.offline
@@ -258,7 +263,33 @@ async def account_session(spec: CodexSpec) -> AsyncIterator[AccountSession]:
         await asyncio.shield(process.stop())
 
 
-def forget_login_file(home: Path, user_home: Path) -> None:
+@contextlib.contextmanager
+def home_for_login(home: Path) -> Iterator[None]:
+    """Make the Codex home of an account where there is none; remove it again if no login came of it."""
+    made = not home.is_dir()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        # One with a login in it is not empty, and stays.
+        with contextlib.suppress(OSError):
+            if made:
+                home.rmdir()
+
+
+async def log_out(session: AccountSession, home: Path, user_home: Path) -> Identity:
+    """Revoke the login where possible, and forget it; return who was logged in.
+
+    `user_home` has the login file, and `home` a link to it.
+    """
+    identity = await session.identity()
+    if identity.known:
+        await session.log_out()
+        _forget_login_file(home, user_home)
+    return identity
+
+
+def _forget_login_file(home: Path, user_home: Path) -> None:
     """Remove the user's login file after a logout: Codex removes only its link to it."""
     if not (home / LOGIN_FILE).is_symlink():
         (user_home / LOGIN_FILE).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The account behind Codex, for the page: who is logged in, the plan's windows, and a login that the page begins."""
+"""The account behind Codex, for the page: who is logged in, the plan's windows, login and logout."""
 
 import asyncio
 import contextlib
@@ -6,15 +6,20 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import structlog
 
 from turnbridge.codex.account import (
+    LOGIN_FILE,
     AccountSession,
     Identity,
     LoginMethod,
+    PlanLimit,
+    home_for_login,
     identity_as_json,
+    log_out,
 )
 from turnbridge.codex.protocol.plan import Plan
 from turnbridge.engine.ports import PlanWindow
@@ -62,38 +67,68 @@ class Login:
         return {"state": self.state, "url": self.url, "code": self.code, "problem": self.problem}
 
 
-class AccountDesk:
-    """Answers for the account; several who ask at once get one reading."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountParts:
+    """What an account consists of."""
 
-    def __init__(
-        self, open_session: OpenSession, plan: Callable[[], Plan], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """`plan` returns the windows that the gateway knows, which the metrics show too; a reading updates them."""
-        self._open = open_session
-        self._plan = plan
+    open: OpenSession
+    plan: Callable[[], Plan]
+    """Returns the windows that the gateway knows, which the metrics show too; a reading updates them."""
+    user_home: Path
+    """The Codex home with the login."""
+    home: Path
+    """The gateway's Codex home, with a link to it."""
+
+
+class AccountDesk:
+    """Answers for one account; several who ask at once get one reading."""
+
+    def __init__(self, parts: AccountParts, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._parts = parts
         self._clock = clock
         self._lock = asyncio.Lock()
         self._read: AccountState | None = None
         self._read_at = 0.0
+        self._login_at: float | None = None
+        self._limits: tuple[PlanLimit, ...] = ()
+        self._told: Plan | None = None
         self.login = Login()
 
     async def state(self) -> AccountState:
         """Return the account as it was within the last minute."""
         async with self._lock:
-            if self._read is None or self._clock() - self._read_at >= FRESH_S:
+            login_at = self.login_at()
+            if self._read is None or self._clock() - self._read_at >= FRESH_S or login_at != self._login_at:
+                self._login_at, self._limits = login_at, ()
                 self._read = await self._now()
                 self._read_at = self._clock()
             return self._read
 
-    def windows(self) -> list[Json]:
-        """Return how the windows of the plan stand."""
-        return windows_as_json(self._plan().windows(time.time()))
+    def login_at(self) -> float | None:
+        """Return when the login was last written, by whoever it was; None if there is no file with it."""
+        try:
+            return (self._parts.user_home / LOGIN_FILE).stat().st_mtime
+        except OSError:
+            return None
 
-    async def start_login(self, method: LoginMethod) -> Login:
-        """Begin a login in place of one that is pending; return it once there is something to show."""
+    def tell_plan(self) -> None:
+        """Let the gateway know the plan that was read last; after a login, it forgets what it knew a moment later."""
+        if not self._limits or self.login_at() != self._login_at:
+            return
+        plan = self._parts.plan()
+        if plan is not self._told:
+            self._told = plan
+            for limit in self._limits:
+                plan.update(limit)
+
+    async def start_login(self, method: LoginMethod | None, api_key: str = "") -> Login:
+        """Begin a login in place of one that is pending; return it once there is something to show.
+
+        Without a method, the login is the API key.
+        """
         await self.cancel_login()
         login = self.login = Login(state="pending")
-        login.task = asyncio.create_task(self._log_in(login, method))
+        login.task = asyncio.create_task(self._log_in(login, method, api_key))
         await login.started.wait()
         return login
 
@@ -106,15 +141,23 @@ class AccountDesk:
                 await task
         self.login = Login()
 
+    async def log_out(self) -> Identity:
+        """Revoke and forget the login; return who was logged in."""
+        try:
+            async with self._parts.open() as session:
+                return await log_out(session, self._parts.home, self._parts.user_home)
+        finally:
+            self._read = None
+
     async def _now(self) -> AccountState:
         try:
-            async with self._open() as session:
+            async with self._parts.open() as session:
                 identity = await session.identity()
                 if identity.account is None or identity.account.type != "chatgpt":
                     return AccountState(identity=identity)
                 try:
-                    for limit in await session.limits():
-                        self._plan().update(limit)
+                    self._limits, self._told = await session.limits(), None
+                    self.tell_plan()
                     return AccountState(identity=identity)
                 except GatewayError as error:
                     return AccountState(identity=identity, problem=error.message)
@@ -123,26 +166,35 @@ class AccountDesk:
         except OSError as error:
             return AccountState(identity=None, problem=f"Codex cannot be started: {error.strerror}.")
 
-    async def _log_in(self, login: Login, method: LoginMethod) -> None:
+    async def _log_in(self, login: Login, method: LoginMethod | None, api_key: str) -> None:
         try:
-            async with asyncio.timeout(LOGIN_TIMEOUT_S), self._open() as session:
-                started = await session.start_login(method)
-                login.url, login.code = started.url, started.user_code
-                login.started.set()
-                completed = await session.login_completed(started)
-            login.state = "done" if completed.success else "failed"
-            login.problem = None if completed.success else FAILED + (completed.error or "Codex gives no reason.")
+            with home_for_login(self._parts.user_home):
+                async with asyncio.timeout(LOGIN_TIMEOUT_S), self._parts.open() as session:
+                    login.problem = await _login_problem(session, login, method, api_key)
+            login.state = "done" if login.problem is None else "failed"
         except TimeoutError:
             login.state, login.problem = "failed", "Nobody completed the login in time. Start it again."
         except GatewayError as error:
             login.state, login.problem = "failed", error.message
         except OSError as error:
-            login.state, login.problem = "failed", f"Codex cannot be started: {error.strerror}."
+            login.state, login.problem = "failed", f"Cannot use {error.filename or 'Codex'}: {error.strerror}."
         finally:
             login.started.set()
             # The next reading shows who is logged in now.
             self._read = None
             log.info("page_login_ended", state=login.state)
+
+
+async def _login_problem(session: AccountSession, login: Login, method: LoginMethod | None, api_key: str) -> str | None:
+    """Log in, and return why not, or nothing; raises a `GatewayError` if it cannot begin."""
+    if method is None:
+        await session.store_api_key(api_key)
+        return None
+    started = await session.start_login(method)
+    login.url, login.code = started.url, started.user_code
+    login.started.set()
+    completed = await session.login_completed(started)
+    return None if completed.success else FAILED + (completed.error or "Codex gives no reason.")
 
 
 def windows_as_json(windows: Mapping[str, PlanWindow]) -> list[Json]:

@@ -18,6 +18,7 @@ from turnbridge.api.openapi.schemas import (
     optional,
     ref,
 )
+from turnbridge.turn.clients import DEFAULT_ACCOUNT
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.http import PAGE_PREFIX
 
@@ -31,10 +32,18 @@ class CodeBody(msgspec.Struct, kw_only=True):
     code: str = ""
 
 
+class AccountBody(msgspec.Struct, kw_only=True):
+    """Which account."""
+
+    account: str = DEFAULT_ACCOUNT
+
+
 class LoginBody(msgspec.Struct, kw_only=True):
     """How to log in."""
 
-    method: Literal["browser", "device"]
+    method: Literal["browser", "device", "api_key"]
+    account: str = DEFAULT_ACCOUNT
+    api_key: str = ""
 
 
 class KeyName(msgspec.Struct, kw_only=True):
@@ -71,6 +80,14 @@ WINDOW = an_object(
         "resets_at": optional(NUMBER),
     },
 )
+ACCOUNT: Mapping[str, JsonObject] = {
+    "name": TEXT,
+    "ready": FLAG,
+    "reason": TEXT,
+    "login_at": optional(DECIMAL),
+    "limits": array(WINDOW),
+}
+ONE_ACCOUNT: Mapping[str, JsonObject] = {"account": TEXT}
 KEY = an_object(
     "A key; `key` itself is there when it is new.",
     {"name": TEXT, "hint": TEXT, "state": TEXT, "admin": FLAG, "models": optional(array(TEXT)), "key": TEXT},
@@ -117,9 +134,12 @@ SCHEMAS: Mapping[str, JsonObject] = {
             ),
         },
     ),
+    "PageAccounts": an_object("The accounts.", {"accounts": array(an_object("An account.", ACCOUNT))}),
     "PageAccount": an_object(
-        "The account and its plan.", {"demo": FLAG, "limits": array(WINDOW), "limits_problem": optional(TEXT)}
+        "An account and its plan; who is logged in, if Codex could be asked.",
+        {**ACCOUNT, "limits_problem": optional(TEXT), "login": ref("PageLogin")},
     ),
+    "PageLogout": an_object("Who was logged in, if anybody was.", {"logged_out": FLAG}),
     "PageLogin": LOGIN,
     "PageSettings": an_object("The settings.", {"settings": array(ANY_OBJECT)}),
     "PageKey": an_object("The owner's key.", {"key": TEXT}),
@@ -165,12 +185,29 @@ ROWS: Mapping[tuple[str, str], Operation] = {
     ("GET", f"{API}/connect"): Operation(
         summary="Return the settings of clients.", tag=TAG, answer="PageClients", query={"origin": TEXT}
     ),
-    ("GET", f"{API}/account"): Operation(
-        summary="Return the account and its plan (owner).", tag=TAG, answer="PageAccount"
+    ("GET", f"{API}/accounts"): Operation(
+        summary="List the accounts, as far as they are known without asking Codex (owner).",
+        tag=TAG,
+        answer="PageAccounts",
     ),
-    ("POST", f"{API}/login"): Operation(summary="Begin a login (owner).", tag=TAG, answer="PageLogin", body=LoginBody),
-    ("GET", f"{API}/login"): Operation(summary="Return the pending login (owner).", tag=TAG, answer="PageLogin"),
-    ("DELETE", f"{API}/login"): Operation(summary="Cancel the pending login (owner).", tag=TAG, answer="PageLogin"),
+    ("GET", f"{API}/account"): Operation(
+        summary="Ask Codex about an account and its plan (owner).", tag=TAG, answer="PageAccount", query=ONE_ACCOUNT
+    ),
+    ("POST", f"{API}/login"): Operation(
+        summary="Begin a login to an account, which is made if there is none (owner).",
+        tag=TAG,
+        answer="PageLogin",
+        body=LoginBody,
+    ),
+    ("GET", f"{API}/login"): Operation(
+        summary="Return the pending login to an account (owner).", tag=TAG, answer="PageLogin", query=ONE_ACCOUNT
+    ),
+    ("DELETE", f"{API}/login"): Operation(
+        summary="Cancel the pending login to an account (owner).", tag=TAG, answer="PageLogin", query=ONE_ACCOUNT
+    ),
+    ("POST", f"{API}/logout"): Operation(
+        summary="Revoke and forget the login of an account (owner).", tag=TAG, answer="PageLogout", body=AccountBody
+    ),
     ("GET", f"{API}/settings"): Operation(
         summary="Return the effective settings (owner).", tag=TAG, answer="PageSettings"
     ),

@@ -1,4 +1,4 @@
-"""What only the owner may see and do on the page: the account and its plan, a login, settings, commands, the key."""
+"""What only the owner may see and do on the page: accounts, settings, commands, the key."""
 
 import asyncio
 import re
@@ -11,10 +11,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnbridge.page.account import AccountDesk
+from turnbridge.page.accounts import Accounts
 from turnbridge.page.commands import Commands
-from turnbridge.page.openapi import LoginBody
-from turnbridge.page.routes import Entry, Handler, small_body
+from turnbridge.page.routes import Entry, Handler
 from turnbridge.page.sessions import Visitor
 from turnbridge.turn.errors import Forbidden, InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
@@ -60,39 +59,33 @@ class CommandData:
 class OwnerDesk:
     """The handlers."""
 
-    def __init__(self, account: AccountDesk | None, data: CommandData | None) -> None:
-        """Without an account, this is the demo; without data, it runs inside a command or a test."""
-        self._account = account
+    def __init__(self, accounts: Accounts | None, data: CommandData | None) -> None:
+        """Without accounts, this is the demo; without data, it runs inside a command or a test."""
+        self._accounts = accounts
         self._data = data
 
     @property
     def demo(self) -> bool:
-        """Tell whether there is no account."""
-        return self._account is None
+        """Tell whether there are no accounts."""
+        return self._accounts is None
 
     @property
     def others(self) -> Mapping[str, str]:
         """Return the URLs of the APIs that have a listener of their own."""
         return {} if self._data is None else self._data.others
 
-    def windows(self) -> list[Json]:
-        """Return how the windows of the plan stand."""
-        return [] if self._account is None else self._account.windows()
+    def accounts(self) -> list[Json]:
+        """Return how all accounts stand."""
+        return [] if self._accounts is None else self._accounts.overview()
 
     async def aclose(self) -> None:
-        """Cancel a login that is pending."""
-        if self._account is not None:
-            await self._account.cancel_login()
+        """Cancel logins that are pending."""
+        if self._accounts is not None:
+            await self._accounts.aclose()
 
     def handlers(self, models: ListModels) -> list[Entry]:
         """Return the handlers, by method and path."""
-        found: list[Entry] = [("GET", "/account", self._show_account)]
-        if self._account is not None:
-            found += [
-                ("POST", "/login", self._start_login),
-                ("GET", "/login", self._show_login),
-                ("DELETE", "/login", self._cancel_login),
-            ]
+        found: list[Entry] = [] if self._accounts is None else self._accounts.handlers()
         if self._data is not None:
             found += [
                 ("GET", "/settings", self._settings),
@@ -103,27 +96,6 @@ class OwnerDesk:
         if self._data is not None:
             found.append(("GET", "/connect", partial(self._connect, models)))
         return found
-
-    async def _show_account(self, _: Request, __: Visitor) -> Response:
-        if self._account is None:
-            return json_response({"demo": True, "limits": [], "limits_problem": None})
-        state = await self._account.state()
-        return json_response({"demo": False, **state.as_json(), "limits": self._account.windows()})
-
-    async def _start_login(self, request: Request, _: Visitor) -> Response:
-        assert self._account is not None
-        method = (await small_body(request, LoginBody)).method
-        login = await self._account.start_login("chatgpt" if method == "browser" else "chatgptDeviceCode")
-        return json_response(login.as_json())
-
-    async def _show_login(self, _: Request, __: Visitor) -> Response:
-        assert self._account is not None
-        return json_response(self._account.login.as_json())
-
-    async def _cancel_login(self, _: Request, __: Visitor) -> Response:
-        assert self._account is not None
-        await self._account.cancel_login()
-        return json_response(self._account.login.as_json())
 
     async def _connect(self, models: ListModels, request: Request, visitor: Visitor) -> Response:
         """Tell every visitor how clients are connected, to the address under which the page was opened."""

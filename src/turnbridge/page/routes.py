@@ -66,9 +66,9 @@ Entry = tuple[str, str, Handler]
 class PageView:
     """What the page shows of the running gateway."""
 
-    problem: Callable[[], str]
-    """Returns why turns cannot be run now, or nothing."""
-    fidelity: Callable[[], str]
+    problem: Callable[[str | None], str]
+    """Returns why turns of an account cannot be run now, or nothing."""
+    fidelity: Callable[[str | None], str]
     codex_version: Callable[[], str | None]
     models: Callable[[Request], Awaitable[Response]]
     """Lists the models, as the API does."""
@@ -204,7 +204,8 @@ class Page:
         return answer
 
     async def _state(self, _: Request, visitor: Visitor) -> Response:
-        reason = self._gateway.problem()
+        account = visitor.client.limits.account
+        reason = self._gateway.problem(account)
         return json_response(
             {
                 "version": __version__,
@@ -213,7 +214,7 @@ class Page:
                 "ready": not reason,
                 # It may name paths, a user and a command.
                 "reason": reason if visitor.owner else "Turns cannot be run now." if reason else "",
-                "fidelity": self._gateway.fidelity(),
+                "fidelity": self._gateway.fidelity(account),
                 "codex_version": self._gateway.codex_version(),
                 "demo": self._gateway.demo,
                 "traced": self._gateway.traced,
@@ -262,7 +263,7 @@ class Page:
                     yield b"".join(frames)
 
     def _gauges(self, visitor: Visitor) -> JsonObject:
-        ready = not self._gateway.problem()
+        ready = not self._gateway.problem(visitor.client.limits.account)
         return {"ready": ready, **(self._gateway.gauges() if visitor.owner else {})}
 
 

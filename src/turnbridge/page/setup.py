@@ -10,13 +10,15 @@ from turnbridge.api.models import Models
 from turnbridge.api.usage import OrganizationUsage
 from turnbridge.codex.account import AccountSession, account_session
 from turnbridge.codex.process.backend import CodexBackend
-from turnbridge.codex.setup import codex_with
+from turnbridge.codex.setup import codex_with, user_spec
 from turnbridge.engine.admission import Admission
-from turnbridge.page.account import AccountDesk
+from turnbridge.page.account import AccountDesk, AccountParts
+from turnbridge.page.accounts import Accounts
 from turnbridge.page.owner import CommandData, OwnerDesk
 from turnbridge.page.recent import RecentRequests
 from turnbridge.page.routes import Access, Page, PageView
 from turnbridge.page.sessions import Sessions
+from turnbridge.settings.accounts import account_home, named_accounts
 from turnbridge.settings.fields import Settings
 from turnbridge.web.middleware.keyring import Keyring
 
@@ -46,9 +48,27 @@ class Running(Protocol):
 
 
 def owner_desk(settings: Settings, backend: CodexBackend, *, demo: bool, commands: CommandData | None) -> OwnerDesk:
-    """Return what only the owner may see and do; account and plan are those of the default login."""
-    account = None if demo else AccountDesk(partial(_account_session, settings), lambda: backend.default.pool.plan)
-    return OwnerDesk(account, commands)
+    """Return what only the owner may see and do. The demo has no accounts."""
+    if demo:
+        return OwnerDesk(None, commands)
+    accounts = Accounts(
+        named=partial(named_accounts, settings),
+        problem=lambda account: backend.readiness(account).reason,
+        plan=backend.plan,
+        desk_of=partial(_account_desk, settings, backend),
+    )
+    return OwnerDesk(accounts, commands)
+
+
+def _account_desk(settings: Settings, backend: CodexBackend, account: str | None) -> AccountDesk:
+    """Return who answers for an account."""
+    parts = AccountParts(
+        open=partial(_account_session, settings, account),
+        plan=lambda: backend.of(account).pool.plan,
+        user_home=account_home(settings, account),
+        home=user_spec(settings, account).home,
+    )
+    return AccountDesk(parts)
 
 
 def page_of(
@@ -59,7 +79,7 @@ def page_of(
     admission: Admission,
     models: Models,
     usage: OrganizationUsage,
-    problem: Callable[[], str],
+    problem: Callable[[str | None], str],
 ) -> Page | None:
     """Return the page for browsers, unless it is switched off."""
     if not settings.page:
@@ -72,11 +92,11 @@ def page_of(
         owner=keyring.first(),
         own_names=own_names(settings),
     )
-    calls, warm, pool = running.calls, running.warm, running.backend.default.pool
+    calls, warm, backend = running.calls, running.warm, running.backend
     view = PageView(
         problem=problem,
-        fidelity=running.backend.fidelity,
-        codex_version=lambda: next((worker.binary.rpartition("-")[0] for worker in pool.workers), None),
+        fidelity=backend.fidelity,
+        codex_version=lambda: next((worker.binary.rpartition("-")[0] for worker in backend.workers()), None),
         models=models.list,
         usage=usage.completions,
         gauges=lambda: {
@@ -84,7 +104,7 @@ def page_of(
             "queued": admission.waiting,
             "parked": len(calls),
             "warm": len(warm),
-            "plan": desk.windows(),
+            "accounts": desk.accounts(),
         },
         closing=lambda: admission.leaving,
         demo=desk.demo,
@@ -101,11 +121,10 @@ def own_names(settings: Settings) -> tuple[str, ...]:
 
 
 @contextlib.asynccontextmanager
-async def _account_session(settings: Settings) -> AsyncIterator[AccountSession]:
-    """Run a Codex for calls about the user's account."""
-    spec, prepare = codex_with(settings, None)
-    for directory in (settings.data_dir, settings.codex_home):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+async def _account_session(settings: Settings, account: str | None) -> AsyncIterator[AccountSession]:
+    """Run a Codex for calls about an account."""
+    spec, prepare = codex_with(settings, None, account)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     prepare()
     async with account_session(spec) as session:
         yield session

@@ -5,7 +5,7 @@ Every account has app-servers of its own. Those of a named account are started w
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import structlog
 
@@ -118,6 +118,12 @@ class CodexBackend:
             self._running.append(asyncio.create_task(backend.run()))
         return self.accounts[account]
 
+    def workers(self) -> Iterator[Worker]:
+        """Yield the app-servers of all accounts."""
+        for account in self.accounts.values():
+            for pool in account.pools:
+                yield from pool.workers
+
     async def aclose(self) -> None:
         """Stop the app-servers of the named accounts."""
         for running in self._running:
@@ -151,7 +157,8 @@ class CodexBackend:
 
     def fidelity(self, account: str | None = None) -> str:
         """Return how faithfully models are shown a request."""
-        return fidelity_of(self.of(account).pool.workers)
+        backend = self.accounts.get(account)
+        return fidelity_of(() if backend is None else backend.pool.workers)
 
 
 _OPEN_THREAD: dict[Dialect, Callable[[Worker, TurnRequest], Awaitable[CodexThread]]] = {

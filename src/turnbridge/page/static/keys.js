@@ -8,20 +8,29 @@ import { moment } from './words.js';
 const FIELDS = [
   ['name', 'Name', 'alice'], ['models', 'Models', 'all'], ['rate', 'Rate', '60/minute;1000/day'],
   ['turns', 'Turns at once', 'no limit'], ['tokens', 'Tokens', '2M/day'], ['expires', 'Expires', '30d, or never'],
-  ['account', 'Codex account', 'the default one'],
 ];
 
-export function showKeys(body) {
+export function showKeys(body, app) {
   const made = h('div', { role: 'status' });
   const list = h('div', {});
   const inputs = Object.fromEntries(FIELDS.map(([name, , example]) => [name, h('input', { id: `key-${name}`, type: 'text', placeholder: example, required: name === 'name', autocomplete: 'off' })]));
+  const account = h('select', { id: 'key-account' });
+  const whose = h('div', { hidden: true }, h('label', { for: 'key-account' }, 'Codex account'), account);
   const admin = h('input', { type: 'checkbox' });
   const note = h('p', { class: 'problem', role: 'alert', hidden: true });
   const button = h('button', { type: 'submit' }, 'Create a key');
-  fill(body, made, list, h('details', {}, h('summary', {}, 'New key'),
-    h('form', { onsubmit: create }, h('div', { class: 'grid' }, FIELDS.map(([name, label]) => h('div', {}, h('label', { for: `key-${name}` }, label), inputs[name]))),
+  fill(body, made, list, h('details', { ontoggle: loadAccounts }, h('summary', {}, 'New key'),
+    h('form', { onsubmit: create }, h('div', { class: 'grid' }, FIELDS.map(([name, label]) => h('div', {}, h('label', { for: `key-${name}` }, label), inputs[name])), whose),
       h('label', { class: 'check' }, admin, ' Admin: it sees the metrics and usage of all keys, and all of this page'), note, h('p', {}, button))));
   load();
+
+  /** Offer the accounts, if there are several. */
+  async function loadAccounts() {
+    if (app.state.demo) return;
+    const { accounts } = await send('GET', '/accounts').catch(() => ({ accounts: [] }));
+    fill(account, accounts.map(({ name }) => h('option', { value: name }, name)));
+    whose.hidden = accounts.length < 2;
+  }
 
   async function load() {
     try {
@@ -50,7 +59,7 @@ export function showKeys(body) {
     button.disabled = true;
     note.hidden = true;
     try {
-      show(await send('POST', '/keys', { ...given, admin: admin.checked }));
+      show(await send('POST', '/keys', { ...given, ...(whose.hidden ? {} : { account: account.value }), admin: admin.checked }));
       event.target.reset();
       await load();
     } catch (error) {
