@@ -5,6 +5,7 @@ path is used; `TURNBRIDGE_TEST_CLAUDE` names any.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.real.test_errors import begun_and_then, refusal
 from tests.support.gateway import API_KEY, Bridge, running_bridge
-from tests.support.tool_clients import bare
+from tests.support.logs import logged_requests
+from tests.support.tool_clients import bare, threads
 from turnbridge.scripted_model.replies import Reply, answer, failed, function_call, message, reasoning, web_search_call
 from turnbridge.turn.items import JsonObject
 
@@ -28,6 +31,7 @@ INSTALLED = Path(__file__).parents[2] / ".venv" / "claude-code" / "node_modules"
 # Longer than a piece takes from the model to Claude Code.
 READING_S = 1.0
 MODEL = "claude-gpt-5.5"
+TURNS = 10
 
 
 @pytest.fixture
@@ -46,8 +50,11 @@ async def warm(tmp_path: Path) -> AsyncIterator[Bridge]:
         yield running
 
 
-async def asked(claude: str, bridge: Bridge, home: Path, *arguments: str, key: str = API_KEY) -> JsonObject:
-    """Return the result that Claude Code prints for a prompt, in a home of its own."""
+@contextlib.asynccontextmanager
+async def started(
+    claude: str, bridge: Bridge, home: Path, *arguments: str, key: str = API_KEY, reads: bool = False
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run Claude Code in print mode, in a home of its own; it is killed with the context."""
     await asyncio.to_thread(home.mkdir, exist_ok=True)
     environment = {
         "PATH": os.environ["PATH"],
@@ -62,20 +69,26 @@ async def asked(claude: str, bridge: Bridge, home: Path, *arguments: str, key: s
     }
     process = await asyncio.create_subprocess_exec(
         claude,
-        *("-p", *arguments, "--output-format", "json"),
+        *("-p", *arguments),
         cwd=home,
         env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE if reads else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(PATIENCE_S):
-            printed, complaints = await process.communicate()
+            yield process
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def asked(claude: str, bridge: Bridge, home: Path, *arguments: str, key: str = API_KEY) -> JsonObject:
+    """Return the result that Claude Code prints for a prompt."""
+    async with started(claude, bridge, home, *arguments, "--output-format", "json", key=key) as process:
+        printed, complaints = await process.communicate()
     assert printed, complaints.decode()
     told: JsonObject = json.loads(printed)
     return told
@@ -125,6 +138,41 @@ async def test_bash_read_edit_and_another_question_stay_on_one_thread(
     assert "the sky is grey" in read
     assert called == "call_d"
     assert str(note) in edited
+
+
+async def said_next(process: asyncio.subprocess.Process, text: str) -> JsonObject:
+    """Say something in a conversation that is going on, and return its result."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said = {"type": "user", "message": {"role": "user", "content": text}}
+    process.stdin.write(json.dumps(said).encode() + b"\n")
+    async for line in process.stdout:
+        told: JsonObject = json.loads(line)
+        if told["type"] == "result":
+            return told
+    raise AssertionError("Claude Code ended.")
+
+
+@pytest.mark.promise("anthropic.claude-code", "anthropic.threads")
+async def test_ten_turns_ride_one_thread(claude: str, warm: Bridge, tmp_path: Path) -> None:
+    replies: list[Reply] = []
+    for turn in range(TURNS):
+        if turn % 3 == 1:
+            thought, call = reasoning(["I run it."], encrypted=f"E{turn}"), bash(f"echo {turn}", f"call_{turn}")
+            replies.append(answer(thought, message("Running.", phase="commentary"), call))
+        replies.append(answer(message(f"Answer {turn}.")))
+    warm.script(*replies)
+    talking = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--allowedTools", "Bash")
+    with structlog.testing.capture_logs() as logs:
+        async with started(claude, warm, tmp_path / "home", *talking, reads=True) as process:
+            told = [await said_next(process, f"Question {turn}?") for turn in range(TURNS)]
+        lines = await logged_requests(logs, len(replies))
+    assert [each["result"] for each in told] == [f"Answer {turn}." for turn in range(TURNS)]
+    assert threads(warm) == 1
+    served = [line["served_by"] for line in lines if line.get("served_by")]
+    assert (served[0], {*served[1:]}) == ("fresh", {"warm", "parked"})
+    seen: Any = bare(warm.model.requests[-1].body["input"])
+    assert [item["output"] for item in seen if item["type"] == "function_call_output"] == ["1", "4", "7"]
 
 
 @pytest.mark.promise("anthropic.claude-code", "anthropic.usage")

@@ -52,6 +52,15 @@ CASES: dict[str, Told] = {
         "anthropic": {"messages": [{"role": "system", "content": "Be kind."}, *both("c")]},
         "ollama": {"messages": [{"role": "system", "content": "Be kind."}, *both("c")]},
     },
+    "a system message in mid-conversation": {
+        api: {
+            "input" if api == "responses" else "messages": [
+                *(user("a"), {"role": "assistant", "content": "b"}),
+                *({"role": "system", "content": "Be brief."}, user("c")),
+            ]
+        }
+        for api in ("chat", "responses", "anthropic", "ollama")
+    },
     "an image": {
         "chat": {
             "messages": [

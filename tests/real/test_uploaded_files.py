@@ -1,6 +1,7 @@
 """Uploaded files: the official SDKs store and read them, and the model sees them as if they were sent inline."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 OTHER_KEY = "sk-test-another-0123456789"
 PICTURE = png(3, 2)
-ROUTES = {"responses": "/v1/responses", "chat": "/v1/chat/completions"}
+ROUTES = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "anthropic": "/v1/messages"}
+NEEDED: dict[str, JsonObject] = {"anthropic": {"max_tokens": 50_000}}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,9 @@ async def upload(bridge: Bridge, name: str, data: bytes, **options: Any) -> str:
 async def ask(bridge: Bridge, route: str, items: list[Any], *, expected: str, **options: object) -> list[Json]:
     """Ask once, check how it was served, and return what the model saw."""
     key = "input" if route == "responses" else "messages"
-    reply = await bridge.http.post(ROUTES[route], json={"model": "gpt-5.5", key: items, **options})
+    reply = await bridge.http.post(
+        ROUTES[route], json={"model": "gpt-5.5", key: items, **NEEDED.get(route, {}), **options}
+    )
     assert reply.status_code == 200, reply.text
     assert reply.headers["x-turnbridge-thread"] == expected
     seen = bare(bridge.model.requests[-1].body["input"])
@@ -68,6 +72,10 @@ async def both_forms(bridge: Bridge, route: str, kind: str) -> tuple[JsonObject,
     """Return a part by the id of an uploaded file, and one with the same bytes inline."""
     name, data = KINDS[kind]
     file_id = await upload(bridge, name, data)
+    if route == "anthropic":
+        block: JsonObject = {"type": "image"} if kind == "image" else {"type": "document", "title": name}
+        own: JsonObject = {"type": "base64", "data": base64.b64encode(data).decode()}
+        return {**block, "source": {"type": "file", "file_id": file_id}}, {**block, "source": own}
     if kind == "image":
         return image_part(route, file_id=file_id), image_part(route, image_url=data_url(data))
     return file_part(route, file_id=file_id), file_part(route, file_data=encoded(data), filename=name)

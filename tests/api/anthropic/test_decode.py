@@ -475,10 +475,10 @@ REFUSED: dict[str, tuple[JsonObject, str, str]] = {
         "without `tool_result`",
     ),
     "a result of no call": ({"messages": [{"role": "user", "content": [result("a")]}]}, "messages", "call_1"),
-    "an uploaded file": (
-        {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}]},
-        "messages[0].content[0].source",
-        "on OpenAI's routes only",
+    "an uploaded file without its id": (
+        {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},
+        "messages[0].content[0].source.file_id",
+        "Missing",
     ),
     "an image without data": (
         {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64"}}]}]},

@@ -118,9 +118,10 @@ async def test_models_have_the_shape_of_the_api_that_asks(app: ASGIApp) -> None:
     assert isinstance(listed, dict)
     assert isinstance(listed["data"], list)
     assert [model["id"] for model in listed["data"] if isinstance(model, dict)] == [
-        *("gpt-5.5", "claude-gpt-5.5", "codex-5", "mine")
+        *("gpt-5.5", "claude-gpt-5.5", "codex-5", "mine"),
+        *("claude-opus", "claude-sonnet", "claude-haiku", "claude-fable"),
     ]
-    assert (listed["first_id"], listed["last_id"], listed["has_more"]) == ("gpt-5.5", "mine", False)
+    assert (listed["first_id"], listed["last_id"], listed["has_more"]) == ("gpt-5.5", "claude-fable", False)
     openai = (await call(app, "GET", "/v1/models", headers=key)).json()
     assert isinstance(openai, dict)
     assert openai["object"] == "list"

@@ -58,10 +58,6 @@ UNPARSED = "unparsed_arguments"
 FOREIGN_RESULT = "_tool_result"
 FOREIGN_BLOCKS = ("server_tool_use", "mcp_tool_use", "container_upload")
 
-FILES_NOT_STORED = (
-    "Uploaded files can be used on OpenAI's routes only: send the content itself, as 'base64' or by 'url'."
-)
-
 
 class History:
     """Decodes the messages of one request within its budget, and lists what of them is ignored."""
@@ -188,6 +184,8 @@ class History:
         return TextPart(text=given.text)
 
     def _image(self, source: schema.Source, param: str) -> ImagePart:
+        if source.type == "file" and source.file_id is not None:
+            return ImagePart(file_id=_file_id(source.file_id, param), param=param)
         if source.type == "url" and source.url is not None:
             if source.url[:5].lower() != "data:":
                 check_length(source.url, MAX_URL_CHARS, param=param)
@@ -196,7 +194,7 @@ class History:
         elif source.type == "base64" and source.data is not None:
             given = f"data:{source.media_type or 'image/png'};base64,{source.data}"
         else:
-            raise _unknown_source(source, param, "'base64', 'url'")
+            raise _unknown_source(source, param, "'base64', 'url', 'file'")
         url, pixels = check_image_data_url(given, param)
         self._pixels += pixels
         if self._pixels > MAX_TOTAL_PIXELS:
@@ -219,13 +217,15 @@ class History:
             case schema.Source(type="url", url=str(url)):
                 check_length(url, MAX_URL_CHARS, param=place)
                 yield FilePart(filename=block.title, mime_type=None, url=url, param=place)
+            case schema.Source(type="file", file_id=str(file_id)):
+                yield FilePart(filename=block.title, file_id=_file_id(file_id, place), param=place)
             case schema.Source(type="content", content=content) if content is not None:
                 for index, inner in enumerate(self._blocks(content, place)):
                     if inner.get("type") not in ("text", "image"):
                         raise _unknown_tag(inner.get("type"), f"{place}.content[{index}]", "'text', 'image'")
                     yield from self._parts(inner, f"{place}.content[{index}]")
             case _:
-                raise _unknown_source(source, place, "'base64', 'text', 'url', 'content'")
+                raise _unknown_source(source, place, "'base64', 'text', 'url', 'file', 'content'")
 
 
 def _call(block: schema.ToolUseBlock, param: str) -> FunctionCall:
@@ -245,6 +245,11 @@ def _file(title: str | None, mime_type: str | None, data: bytes, param: str) -> 
     return FilePart(filename=title, mime_type=kind, data=data, param=param)
 
 
+def _file_id(file_id: str, param: str) -> str:
+    check_length(file_id, MAX_NAME_CHARS, param=f"{param}.file_id")
+    return file_id
+
+
 def _bytes(data: str, param: str) -> bytes:
     try:
         return base64.b64decode(data.encode("ascii").translate(None, WHITE_SPACE), validate=True)
@@ -253,10 +258,9 @@ def _bytes(data: str, param: str) -> bytes:
 
 
 def _unknown_source(source: schema.Source, param: str, known: str) -> InvalidRequest:
-    if source.type == "file":
-        return InvalidRequest(FILES_NOT_STORED, code="unsupported_file_source", param=param)
     if f"'{source.type}'" in known:
-        return missing(f"{param}.{'url' if source.type == 'url' else 'data'}")
+        field = {"url": "url", "file": "file_id"}.get(source.type, "data")
+        return missing(f"{param}.{field}")
     return _unknown_tag(source.type, param, known)
 
 

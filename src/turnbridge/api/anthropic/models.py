@@ -136,6 +136,11 @@ def _names(catalog: ModelCatalog) -> Iterator[tuple[str, Model]]:
             yield model.id, model
         yield f"{ALIAS}{model.id}", model
     yield from ((name, choice.model) for name, choice in others.items())
+    # What stands for the models that clients choose by themselves.
+    for name in (f"{ALIAS}{family}" for family in FAMILIES):
+        target = codex_name(name, catalog, {})
+        if name not in others and _is_known(target, catalog):
+            yield name, catalog.resolve(target).model
 
 
 def _is_known(name: str, catalog: ModelCatalog) -> bool:

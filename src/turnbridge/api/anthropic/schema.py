@@ -114,6 +114,7 @@ class Source(msgspec.Struct):
     media_type: str | None = None
     data: str | None = None
     url: str | None = None
+    file_id: str | None = None
     content: Content | None = None
 
 
