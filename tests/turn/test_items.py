@@ -1,6 +1,7 @@
 """Values in writing, and how much there is in them."""
 
 import operator
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +15,7 @@ from turnbridge.turn.items import (
     RawItem,
     TextPart,
     canonical_json,
+    media_parts,
     normalized_json,
     replace,
     size,
@@ -109,3 +111,22 @@ def test_two_items_are_equal_or_unequal_by_what_the_model_sees_and_never_both() 
     other = FunctionCall(call_id="c", name="g", arguments="{}", id="fc_1")
     assert (operator.eq(item, renamed), operator.ne(item, renamed)) == (True, False)
     assert (operator.eq(item, other), operator.ne(item, other)) == (False, True)
+
+
+class Unread(str):
+    """A text that nobody may read character by character."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("A long output would keep the event loop busy.")
+
+
+def test_media_are_looked_for_in_parts_and_not_in_texts() -> None:
+    image = ImagePart(url="data:image/png;base64,AA==", detail=None, param="input")
+    items = (
+        FunctionCallOutput(call_id="c", output=Unread("long")),
+        FunctionCallOutput(call_id="d", output=(TextPart(text="a"), image)),
+        Message(role="user", parts=(image, TextPart(text="b"))),
+    )
+    assert list(media_parts(items)) == [image, image]

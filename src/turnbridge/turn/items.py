@@ -190,7 +190,9 @@ def media_parts(items: Iterable[Item]) -> Iterator[ImagePart | FilePart]:
     """Yield the images and files in messages and outputs."""
     for item in items:
         parts = item.parts if isinstance(item, Message) else item.output if isinstance(item, FunctionCallOutput) else ()
-        yield from (part for part in parts if isinstance(part, ImagePart | FilePart))
+        # Most outputs are texts, which would be looked at character by character.
+        if not isinstance(parts, str):
+            yield from (part for part in parts if isinstance(part, ImagePart | FilePart))
 
 
 canonical_json: Callable[[object], bytes] = json.Encoder(order="deterministic").encode

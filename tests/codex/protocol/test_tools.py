@@ -12,7 +12,7 @@ from turnbridge.codex.protocol.tools import MOST_SCHEMA_BYTES, dynamic_tools
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.turn.json_schema import MOST_LEVELS
-from turnbridge.turn.request import Tool
+from turnbridge.turn.request import Namespace, Tool
 
 LONG = "a" * 200
 AWKWARD = [
@@ -94,6 +94,18 @@ def nested(levels: int) -> JsonObject:
     for _ in range(levels - 1):
         schema = {"items": schema, "type": "array"}
     return schema
+
+
+def test_tools_that_come_again_are_declared_as_the_first_time() -> None:
+    about = Namespace(name="files", description="About files. " * 100)
+    schema: JsonObject = {"type": "object", "properties": {"path": {"type": "string", "pattern": "^/"}}}
+    tools = [
+        Tool(name="read", description="Reads.", parameters=schema, namespace=about),
+        Tool(name="write", description="Writes.", parameters=schema),
+    ]
+    first = json.dumps(dynamic_tools(tools, ToolNames.of(tools)))
+    assert json.dumps(dynamic_tools(tools, ToolNames.of(tools))) == first
+    assert first.count("About all tools here") == 1
 
 
 def test_a_schema_that_is_nested_too_deeply_for_codex_is_refused() -> None:

@@ -8,6 +8,9 @@ it is then added to the description of the function.
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
 
 from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn.errors import InvalidRequest
@@ -46,6 +49,11 @@ SUBSCHEMAS = ("properties", "items", "additionalProperties", "anyOf", "oneOf", "
 # Beyond this size Codex drops descriptions, then definitions, then deep levels.
 MOST_SCHEMA_BYTES = 5000
 
+# Clients send the same tools with every request, and an agent has some dozens: to convert twenty of them took 1 ms.
+# Larger schemas are rare. Converted ones take up to ten times their bytes, so all of these at most 20 MB.
+CACHED_SCHEMAS = 256
+LARGEST_CACHED_BYTES = 8 * 1024
+
 
 def dynamic_tools(tools: Iterable[Tool], names: ToolNames) -> list[Json]:
     """Return the declarations for `thread/start`; those of a namespace are together, where its first one is."""
@@ -69,16 +77,30 @@ def dynamic_tools(tools: Iterable[Tool], names: ToolNames) -> list[Json]:
 
 
 def _dynamic_function(tool: Tool, names: ToolNames) -> JsonObject:
-    schema = surviving_root(tool.parameters)
-    if levels(schema) > MOST_LEVELS:
+    written = msgspec.json.encode(tool.parameters)
+    known = _converted_before(written) if len(written) <= LARGEST_CACHED_BYTES else _converted(tool.parameters)
+    if known is None:
         deep = f"The parameters of '{tool.name}' are nested more than {MOST_LEVELS} levels deep."
         advice = "Use '$ref' and '$defs'."
         raise InvalidRequest(f"{deep} {advice}", code="invalid_function_parameters", param="tools")
-    is_cut = len(_written(schema, separators=(",", ":")).encode()) > MOST_SCHEMA_BYTES
+    schema, is_cut = known
     description = with_whole_schema(tool) if is_cut else tool.description
     namespace, name = tool.key
     name, _ = names.call_to_codex(name, namespace)
     return {"type": "function", "name": name, "description": description, "inputSchema": schema}
+
+
+@lru_cache(CACHED_SCHEMAS)
+def _converted_before(written: bytes) -> tuple[JsonObject, bool] | None:
+    return _converted(msgspec.json.decode(written))
+
+
+def _converted(parameters: JsonObject) -> tuple[JsonObject, bool] | None:
+    """Return a schema that Codex keeps whole, and whether Codex cuts it for its size; None if it is too deep."""
+    schema = surviving_root(parameters)
+    if levels(schema) > MOST_LEVELS:
+        return None
+    return schema, len(_written(schema, separators=(",", ":")).encode()) > MOST_SCHEMA_BYTES
 
 
 def with_whole_schema(tool: Tool) -> str:
