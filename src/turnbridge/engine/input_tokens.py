@@ -27,10 +27,10 @@ from turnbridge.turn.items import (
     Json,
     JsonObject,
     Message,
-    Part,
     RawItem,
     Reasoning,
     TextPart,
+    parts_of,
     replace,
     size,
 )
@@ -109,7 +109,7 @@ def counted(spec: ThreadSpec, items: Sequence[Item], tokenizer: Tokenizer) -> in
     for item in items:
         tokens += _around(item)
         texts += _texts(item)
-        tokens += sum(_image(part, spec.model) for part in _parts(item) if isinstance(part, ImagePart))
+        tokens += sum(_image(part, spec.model) for part in parts_of(item) if isinstance(part, ImagePart))
     tokens += sum(map(_thoughts, _unanswered_reasoning(items)))
     if sum(map(len, texts)) > MANY_CHARACTERS:
         return tokens + tokenizer.count("\n".join(texts))
@@ -155,21 +155,13 @@ def _texts(item: Item) -> Iterator[str]:
         case FunctionCallOutput(output=str(output)):
             yield output
         case FunctionCallOutput():
-            yield from (part.text for part in _parts(item) if isinstance(part, TextPart))
+            yield from (part.text for part in parts_of(item) if isinstance(part, TextPart))
         case RawItem():
             yield json.dumps(item.item, ensure_ascii=False)
         case Reasoning():
             pass
         case _:
             assert_never(item)
-
-
-def _parts(item: Item) -> tuple[Part, ...]:
-    if isinstance(item, Message):
-        return item.parts
-    if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
-        return item.output
-    return ()
 
 
 def _image(part: ImagePart, model: str) -> int:

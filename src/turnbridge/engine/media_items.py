@@ -7,7 +7,17 @@ from typing import Literal, NamedTuple
 from turnbridge.engine.ports import MediaLoader
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.images import MAX_TOTAL_PIXELS
-from turnbridge.turn.items import FilePart, FunctionCallOutput, ImagePart, Item, Message, Part, TextPart, replace
+from turnbridge.turn.items import (
+    FilePart,
+    FunctionCallOutput,
+    ImagePart,
+    Item,
+    Message,
+    Part,
+    TextPart,
+    parts_of,
+    replace,
+)
 from turnbridge.turn.request import JsonOfSchema, TurnRequest
 
 LOADED_LIMIT = 128 * 1024 * 1024
@@ -42,9 +52,9 @@ async def ready_items(request: TurnRequest, media: MediaLoader) -> Ready:
     """Return the items with every image and file inside them, and the schema if the provider cannot enforce it."""
     items, linked, output = request.items, {}, request.spec.output
     # Most items are text, and long histories have many of them.
-    if not all(map(_is_text_message, items)):
+    if not all(map(_is_ready, items)):
         loads = _Loads(media, request.spec.client)
-        items = tuple([item if _is_text_message(item) else await loads.item(item) for item in items])
+        items = tuple([item if _is_ready(item) else await loads.item(item) for item in items])
         linked = loads.linked
     if isinstance(output, JsonOfSchema) and not output.enforced:
         items = (_schema_message(output), *items)
@@ -146,8 +156,10 @@ class _Loads:
             )
 
 
-def _is_text_message(item: Item) -> bool:
-    return isinstance(item, Message) and _all_text(item.parts)
+def _is_ready(item: Item) -> bool:
+    """Tell whether nothing of an item is loaded, nor the parts of an output joined."""
+    parts = parts_of(item)
+    return not parts or (isinstance(item, Message) and _all_text(parts))
 
 
 def _all_text(parts: tuple[Part, ...]) -> bool:

@@ -186,13 +186,18 @@ def is_models(item: Item) -> bool:
     return isinstance(item, Reasoning | FunctionCall)
 
 
+def parts_of(item: Item) -> tuple[Part, ...]:
+    """Return the parts of a message, or of an output that is not just a text."""
+    if isinstance(item, Message):
+        return item.parts
+    if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
+        return item.output
+    return ()
+
+
 def media_parts(items: Iterable[Item]) -> Iterator[ImagePart | FilePart]:
     """Yield the images and files in messages and outputs."""
-    for item in items:
-        parts = item.parts if isinstance(item, Message) else item.output if isinstance(item, FunctionCallOutput) else ()
-        # Most outputs are texts, which would be looked at character by character.
-        if not isinstance(parts, str):
-            yield from (part for part in parts if isinstance(part, ImagePart | FilePart))
+    return (part for item in items for part in parts_of(item) if isinstance(part, ImagePart | FilePart))
 
 
 canonical_json: Callable[[object], bytes] = json.Encoder(order="deterministic").encode

@@ -23,7 +23,7 @@ from turnbridge.codex.protocol.tool_names import NO_TOOLS, ToolNames
 from turnbridge.engine.ports import Batches
 from turnbridge.turn.errors import BackendLost, GatewayError, InvalidRequest, QuotaExhausted, without_frames
 from turnbridge.turn.events import TurnEvent, TurnFailed
-from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, Message, Part, replace
+from turnbridge.turn.items import FunctionCallOutput, ImagePart, Item, JsonObject, media_parts, parts_of, replace
 from turnbridge.turn.request import PlainText, TurnRequest
 
 log = structlog.get_logger(__name__)
@@ -128,7 +128,7 @@ class CodexThread:
                 raise BackendLost("Codex has let go of the thread.") from refused
             problem = f"Codex cannot carry this: {refused.message}"
             raise InvalidRequest(problem, code="unsupported_item", param="input") from refused
-        if any(isinstance(part, ImagePart) for item in items for part in _parts(item)):
+        if any(isinstance(part, ImagePart) for part in media_parts(items)):
             await self._check_images(items)
 
     def run(self, items: Sequence[Item] = (), request: TurnRequest | None = None) -> Batches:
@@ -275,7 +275,7 @@ class CodexThread:
             for note in notes:
                 if not waiting or not isinstance(note, schema.RawItemCompleted):
                     continue
-                if (lost := lost_image(note, _parts(waiting.pop(0)))) is not None:
+                if (lost := lost_image(note, parts_of(waiting.pop(0)))) is not None:
                     problem = "The image could not be read: it is broken, or not a PNG, JPEG, GIF or WebP file."
                     raise InvalidRequest(problem, code="invalid_image", param=lost.param)
 
@@ -313,14 +313,6 @@ class CodexThread:
             resets_at = _reset(limits.rate_limits)
             if resets_at is not None:
                 error.retry_after = max(0.0, resets_at - time.time())
-
-
-def _parts(item: Item) -> tuple[Part, ...]:
-    if isinstance(item, Message):
-        return item.parts
-    if isinstance(item, FunctionCallOutput) and not isinstance(item.output, str):
-        return item.output
-    return ()
 
 
 def _reset(limits: schema.RateLimits) -> int | None:
