@@ -40,8 +40,7 @@ PARTS: dict[str, Part] = {
 }
 # A part takes up to five minutes, and up to eight on a slow day; one that takes this long hangs.
 PART_TIMEOUT_S = 900.0
-# Where these are set, Codex reads other certificates for each turn than it finds by itself, or reads them twice: 45 ms
-# of a turn instead of 38.
+# Where these are set, Codex reads other certificates for each turn than on most machines, or reads them twice.
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 

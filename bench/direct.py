@@ -97,6 +97,8 @@ async def app_server(provider: str, home: Path) -> AsyncIterator[Worker]:
         workdir=home / "work",
         overrides=provider_overrides(provider),
         version="bench",
+        # As Codex is run by itself.
+        certificates_once=False,
     )
     worker = await start_worker(spec)
     try:

@@ -8,8 +8,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-import trustme
-
 from bench.client import ASK, DELTAS, Client, Timed, pieces
 from bench.direct import Direct, app_server
 from bench.plots import bars
@@ -118,7 +116,6 @@ async def _sides(directory: Path, provider: str) -> AsyncIterator[tuple[list[Sid
         gateway(directory / "one", provider, WORKER_COUNT=1, **fresh) as one,
         gateway(directory / "two", provider, WORKER_COUNT=2, **fresh) as two,
         gateway(directory / "chats", provider, WORKER_COUNT=2) as chatting,
-        gateway(directory / "few", provider, WORKER_COUNT=2, **fresh, **_one_certificate(directory)) as few,
         app_server(provider, directory / "direct") as worker,
     ):
         chats = Chats(Client(chatting.url))
@@ -130,7 +127,6 @@ async def _sides(directory: Path, provider: str) -> AsyncIterator[tuple[list[Sid
                 _through("gateway, 1 worker", one.url, one.pid),
                 _through("gateway, 2 workers", two.url, two.pid),
                 Side(name=in_chats, ask=chats.ask, own=[chatting.pid], behind=chatting.app_servers),
-                _through("gateway, 2 workers, one certificate", few.url, few.pid),
             ],
             chats,
         )
@@ -150,14 +146,6 @@ async def _longer_sides(directory: Path, provider: str) -> AsyncIterator[list[Si
             _through("least gateway", least, least_pid, LONG_DELTAS),
             _through("gateway, 1 worker", one.url, one.pid, LONG_DELTAS),
         ]
-
-
-def _one_certificate(directory: Path) -> dict[str, object]:
-    """Return what keeps Codex from reading the system's certificates for each turn: variables that name others."""
-    file, none = directory / "authority.pem", directory / "none"
-    trustme.CA().cert_pem.write_to_path(str(file))
-    none.mkdir()
-    return {"SSL_CERT_FILE": file, "SSL_CERT_DIR": none}
 
 
 def _through(name: str, url: str, pid: int, deltas: int = DELTAS) -> Side:

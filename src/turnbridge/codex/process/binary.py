@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import re
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,11 +43,16 @@ class Outcome:
 
 
 async def spawn(
-    command: Sequence[str], *, home: Path, cwd: Path, exit_grace_s: float | None = None
+    command: Sequence[str],
+    *,
+    home: Path,
+    cwd: Path,
+    exit_grace_s: float | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> AppServerProcess:
     """Start Codex; raises `BackendUnavailable` that names the program if it cannot be run."""
     try:
-        process = await AppServerProcess.start(command, home=home, cwd=cwd)
+        process = await AppServerProcess.start(command, home=home, cwd=cwd, variables=variables)
     except OSError as error:
         raise BackendUnavailable(f"{command[0]} cannot be run: {error.strerror or error}.") from error
     if exit_grace_s is not None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -85,6 +85,11 @@ def login_state(home: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def configuration(home: Path, overrides: Sequence[str]) -> dict[str, object]:
+    """Return the configuration in a home, some of whose tables and values are replaced on the command line."""
+    return {**_config(home), **tomllib.loads("\n".join(overrides))}
 
 
 def configured_models(home: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from turnbridge.codex.process.home import codex_environment
@@ -78,12 +78,14 @@ class AppServerProcess:
         self.exited: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
-    async def start(cls, command: Sequence[str], *, home: Path, cwd: Path) -> "AppServerProcess":
-        """Start the child in its own home and working directory."""
+    async def start(
+        cls, command: Sequence[str], *, home: Path, cwd: Path, variables: Mapping[str, str] | None = None
+    ) -> "AppServerProcess":
+        """Start the child in its own home and working directory, with these variables besides the usual ones."""
         # The shell would report it too late.
         if shutil.which(command[0]) is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such program")
-        popen, lifeline = _started(command, codex_environment(home), cwd)
+        popen, lifeline = _started(command, {**codex_environment(home), **(variables or {})}, cwd)
         process = cls(popen, lifeline)
         # Shielded: a half connected one could neither be read nor waited for.
         connecting = asyncio.ensure_future(process._connect())

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from turnbridge.codex.process.binary import Binary, examine, run, spawn
+from turnbridge.codex.process.certificates import certificate_variables
 from turnbridge.codex.process.connection import CallRefused, CodexFaulted, Connection
 from turnbridge.codex.process.home import bar_skills, configured_models, login_state, write_private
 from turnbridge.codex.process.process import AppServerProcess, resident_bytes
@@ -80,6 +81,8 @@ class CodexSpec:
     """The dialect to speak, if it is not the best one that the binary knows."""
     validate_rpc: bool = False
     """Whether everything that is sent to Codex is checked against its own schema."""
+    certificates_once: bool = True
+    """Whether Codex is told of the system's certificates so that it reads each at most once."""
     cache: Path | None = None
     """A directory for what is learned about binaries, if it is not in the home."""
 
@@ -211,14 +214,14 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     spec.workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Read before the process starts, so that a login in between counts as a change.
     login = login_state(spec.home)
-    catalog, binary = await _catalog_and_binary(spec)
+    (catalog, binary), certificates = await asyncio.gather(
+        _catalog_and_binary(spec), asyncio.to_thread(_certificate_variables, spec)
+    )
     dialect = _dialect(spec, binary)
     if dialect != "v2":
         bar_skills(spec.home)
     catalog_file = _write_catalog(spec, catalog)
-    flags = [] if catalog_file is None else ["-c", f"model_catalog_json={json.dumps(str(catalog_file))}"]
-    command = [*spec.command("app-server"), *flags]
-    process = await spawn(command, home=spec.home, cwd=spec.workdir, exit_grace_s=spec.exit_grace_s)
+    process = await _spawned(spec, catalog_file, certificates if dialect == "v2" else {})
     try:
         connection = _connect(spec, binary, process, None if tap is None else tap(process.pid))
         async with asyncio.timeout(spec.startup_timeout_s):
@@ -247,6 +250,16 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
         started_at=now,
         idle_since=now,
     )
+
+
+def _certificate_variables(spec: CodexSpec) -> dict[str, str]:
+    return certificate_variables(spec.home, spec.overrides) if spec.certificates_once else {}
+
+
+async def _spawned(spec: CodexSpec, catalog: Path | None, variables: Mapping[str, str]) -> AppServerProcess:
+    flags = [] if catalog is None else ["-c", f"model_catalog_json={json.dumps(str(catalog))}"]
+    command = [*spec.command("app-server"), *flags]
+    return await spawn(command, home=spec.home, cwd=spec.workdir, exit_grace_s=spec.exit_grace_s, variables=variables)
 
 
 def _explain(error: BaseException, process: AppServerProcess) -> None:

@@ -346,6 +346,14 @@ class ConfiguredModel(Wire, frozen=True):
             else provider.supports_websockets is True
         )
 
+    @property
+    def only_over_http(self) -> bool:
+        """Tell whether Codex speaks HTTP, and only to providers that are described and have no login of OpenAI's."""
+        described = self.model_providers.values()
+        return self.model_provider in self.model_providers and not any(
+            provider.supports_websockets or provider.requires_openai_auth for provider in described
+        )
+
 
 class ProcessDiagnostics(Wire, frozen=True):
     """The memory of an app-server."""
