@@ -12,7 +12,7 @@ from typing import Protocol
 
 import uvloop
 
-from bench.parts import apis, bare, chat, codex, footprint, growth, litellm, memory, page, scale, sockets
+from bench.parts import agents, apis, bare, chat, codex, footprint, growth, litellm, memory, page, scale, sockets
 from bench.report import RESULTS, Section, goals_table, save, write_results
 
 
@@ -30,6 +30,7 @@ PARTS: dict[str, Part] = {
     "litellm": litellm.run,
     "bare": bare.run,
     "apis": apis.run,
+    "agents": agents.run,
     "page": page.run,
     "memory": memory.run,
     "footprint": footprint.run,
