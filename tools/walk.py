@@ -30,8 +30,8 @@ MODEL = str(Path(SOURCE) / "scripted_model")
 INLINE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>")
 
 # Long enough for what a request leaves to be done after its answer.
-SETTLE_S = 0.5
-REPEATS = 4
+SETTLE_S = 0.1
+REPEATS = 16
 # Long enough for what starts in the background, such as the app-server in reserve.
 START_S = 3.0
 # Longer than the period of anything that runs without a request.
