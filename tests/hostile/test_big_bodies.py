@@ -106,6 +106,9 @@ def largest() -> Iterator[tuple[str, str, bytes]]:
     one = b'{"type":"function_call","call_id":"c0","name":"f","arguments":"['
     end = b'0]"},' + output.replace(b"%d", b"0") + b"," + SAID + b"]}"
     yield "a call full of JSON", RESPONSES, filled(listed + one, b"[],", end)
+    long = b'{"type":"function_call_output","call_id":"c0","output":"'
+    asking = b'{"type":"function_call","call_id":"c0","name":"f","arguments":"{}"},'
+    yield "a long output", RESPONSES, filled(listed + asking + long, b"x", b'"},' + SAID + b"]}")
     tool = b'{"type":"function","name":"f.%d"}'
     yield "most tools", RESPONSES, numbered(asked(b'"tools":['), tool, b"]}", MAX_TOOLS)
     same = b'{"type":"function","name":"' + b"." * 200 + b'%d"}'
