@@ -84,6 +84,9 @@ async def test_a_link_opens_the_page_once(browser: Browser, shown: Shown) -> Non
     async with tab(browser) as another:
         await another.page.goto(link)
         await another.says(".door", "This link was used already, or is too old.")
+        # A new link works where the page is open already.
+        await another.page.evaluate("link => { location.href = link; }", shown.link())
+        await another.says("#state", "Ready.")
 
 
 @pytest.mark.promise("page.session")

@@ -44,7 +44,7 @@ export function showKeys(body, app) {
 
   function row(key) {
     const active = key.state === 'active';
-    return [h('b', { dir: 'auto' }, key.name), h('code', {}, `…${key.hint}`), h('span', { class: active ? 'badge good' : 'badge bad' }, key.state), limits(key), moment(key.created_at),
+    return [h('b', { dir: 'auto' }, key.name), h('code', { class: 'number' }, `…${key.hint}`), h('span', { class: active ? 'badge good' : 'badge bad' }, key.state), limits(key), moment(key.created_at),
       h('div', { class: 'row' },
         act('Edit', `Edit the limits of ${key.name}`, () => edit(key)),
         act('Rotate', `Rotate the key ${key.name}`, () => change('/keys/rotate', { name: key.name }, `Replace the key of ${key.name}? The old one stops at once.`)),

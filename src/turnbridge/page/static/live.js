@@ -2,7 +2,7 @@
 
 import { follow } from './api.js';
 import { fill, h } from './dom.js';
-import { cachedShare, clock, count, duration } from './words.js';
+import { cachedShare, clientName, clock, count, duration } from './words.js';
 
 const MOST_ROWS = 50;
 // After this, a lost connection is opened again.
@@ -67,12 +67,12 @@ function row(entry, app) {
   const good = entry.outcome === 'ok';
   return h('tr', { 'data-request': entry.id },
     cell(h('button', { type: 'button', class: 'link', 'aria-label': `Timeline of the request at ${clock(entry.time)}`, onclick: () => open(entry, app) }, clock(entry.time))),
-    cell(h('span', { class: 'name', dir: 'auto', title: entry.agent }, entry.page ? 'this page' : entry.client ?? 'no key'), h('small', { dir: 'auto' }, entry.page ? '' : entry.agent)),
+    cell(h('span', { class: 'name', dir: 'auto', title: entry.agent }, entry.page ? 'this page' : entry.client ? clientName(entry.client, app) : 'no key'), h('small', { dir: 'auto' }, entry.page ? '' : entry.agent)),
     cell(entry.route.replace(/^POST /, '')),
-    cell(h('span', { class: 'name', dir: 'auto' }, entry.model ?? '–')),
+    cell(h('span', { class: 'name', dir: 'auto', title: entry.model }, entry.model ?? '–')),
     cell(entry.served ?? '–'),
     cell(tokens ? `${count(tokens.input)} → ${count(tokens.output)}` : '–', tokens && h('small', {}, `${cachedShare(tokens)} % cached`)),
-    cell(duration(entry.first_output_ms)),
-    cell(duration(entry.total_ms)),
-    cell(h('span', { class: good ? 'badge good' : entry.outcome === 'client_gone' ? 'badge' : 'badge bad' }, good ? 'ok' : entry.error ?? entry.outcome)));
+    h('td', { class: 'number' }, duration(entry.first_output_ms)),
+    h('td', { class: 'number' }, duration(entry.total_ms)),
+    cell(h('span', { class: good ? 'badge good' : entry.outcome === 'client_gone' ? 'badge' : 'badge bad', title: entry.error }, good ? 'ok' : entry.error ?? entry.outcome)));
 }

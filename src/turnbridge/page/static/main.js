@@ -29,8 +29,10 @@ const BLOCKS = [
 
 let stop = new AbortController();
 
+const givenCode = () => new URLSearchParams(location.hash.slice(1)).get('code');
+
 async function begin() {
-  const code = new URLSearchParams(location.hash.slice(1)).get('code');
+  const code = givenCode();
   if (code !== null) {
     // The code is worth nothing after this, and does not belong into the history.
     history.replaceState(null, '', location.pathname);
@@ -83,8 +85,9 @@ function showDoor(message) {
       showBlocks(await send('GET', '/state'));
     } catch (refused) {
       error.hidden = false;
-      error.textContent = refused.message;
-      announce(refused.message);
+      // The rest says how programs send a key.
+      error.textContent = refused.message.replace(/ Send the header.*/s, '');
+      announce(error.textContent);
     }
   }
   fill(nav);
@@ -97,4 +100,6 @@ function showDoor(message) {
 }
 
 onEnded.call = () => showDoor('This session has ended: the gateway was restarted, or the key was revoked.');
+// A link that is pasted where the page is open already changes the part behind # only, and loads nothing.
+window.addEventListener('hashchange', () => { if (givenCode() !== null) begin(); });
 begin();

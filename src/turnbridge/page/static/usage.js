@@ -3,7 +3,7 @@
 import { send } from './api.js';
 import { table } from './about.js';
 import { fill, h, problem, svg } from './dom.js';
-import { count, duration, moment } from './words.js';
+import { clientName, count, duration, moment } from './words.js';
 
 const DAY_S = 86_400;
 const DAYS = 14;
@@ -32,7 +32,7 @@ export function showUsage(body, app) {
   function show(days, figures) {
     const results = days.flatMap((day) => day.results);
     const used = results.some(({ num_model_requests: requests }) => requests);
-    fill(body, used ? [chart(days), app.owner && sums('By client', 'Client', results, 'api_key_id'), sums('By model', 'Model', results, 'model')]
+    fill(body, used ? [chart(days), app.owner && sums('By client', 'Client', results, 'api_key_id', (name) => clientName(name, app)), sums('By model', 'Model', results, 'model')]
       : h('p', { class: 'empty' }, `Nothing was used in the last ${DAYS} days. Figures appear some seconds after a turn.`), latencies(figures), errors(figures));
   }
 }
@@ -40,10 +40,19 @@ export function showUsage(body, app) {
 /** Show how long the first token and the whole answer took: the median, and what 90 and 99 of 100 stayed below. */
 function latencies({ latencies: found, requests, most_requests: most, since }) {
   if (found.length === 0) return null;
-  const times = (each) => ['p50', 'p90', 'p99'].map((name) => duration(each?.[name]));
-  return h('div', { class: 'sums' }, h('h3', {}, 'Latency'), table('Latency', ['Model', 'Turns', 'First token: median', '90 %', '99 %', 'Total: median', '90 %', '99 %'],
+  const slowest = Math.max(1, ...found.map((each) => each.total_ms?.p99 ?? 0));
+  const times = (each) => [...['p50', 'p90', 'p99'].map((name) => h('span', { class: 'number' }, duration(each?.[name]))), spread(each, slowest)];
+  return h('div', { class: 'sums' }, h('h3', {}, 'Latency'), table('Latency', ['Model', 'Turns', 'First token: median', '90 %', '99 %', '', 'Total: median', '90 %', '99 %', ''],
     found.map((each) => [h('span', { class: 'name', dir: 'auto' }, each.model || '(none)'), count(each.requests), ...times(each.first_output_ms), ...times(each.total_ms)])),
   h('p', { class: 'hint' }, requests < most ? `Since the gateway started, ${moment(since)}.` : `Of the last ${count(most)} requests.`));
+}
+
+/** Draw where half to 99 of 100 values lie, of as much as the slowest answer took. */
+function spread(each, slowest) {
+  const [from, to] = [each?.p50 ?? 0, each?.p99 ?? 0].map((value) => (value / slowest) * 100);
+  const inner = h('div', { class: 'used' });
+  Object.assign(inner.style, { insetInlineStart: `${from}%`, width: `max(3px, ${to - from}%)` });
+  return h('div', { class: 'bar error-bar spread', 'aria-hidden': 'true' }, each && inner);
 }
 
 /** Show the errors by code, each as a bar. */
@@ -62,11 +71,11 @@ function total(results) {
   return { input: sum('input_tokens'), cached: sum('input_cached_tokens'), output: sum('output_tokens'), requests: sum('num_model_requests'), failed: sum('num_failed_requests') };
 }
 
-function sums(title, head, results, by) {
+function sums(title, head, results, by, shown = (name) => name) {
   const names = [...new Set(results.map((each) => each[by]))];
   const rows = names.map((name) => [name, total(results.filter((each) => each[by] === name))]).sort(([, a], [, b]) => b.input + b.output - a.input - a.output);
   return h('div', { class: 'sums' }, h('h3', {}, title), table(title, [head, 'Requests', 'Failed', 'Input', 'Cached', 'Output'], rows.map(([name, each]) => [
-    h('span', { class: 'name', dir: 'auto' }, name || '(none)'), count(each.requests), count(each.failed), count(each.input), each.input ? `${Math.round((each.cached / each.input) * 100)} %` : '–', count(each.output),
+    h('span', { class: 'name', dir: 'auto', title: name }, shown(name ?? '') || '(none)'), count(each.requests), count(each.failed), count(each.input), each.input ? `${Math.round((each.cached / each.input) * 100)} %` : '–', count(each.output),
   ])));
 }
 

@@ -34,6 +34,9 @@ export function span(minutes) {
 /** Return the cached share of input tokens. */
 export const cachedShare = (tokens) => (tokens.input ? Math.round((tokens.cached / tokens.input) * 100) : 0);
 
+/** Return how a client is called: the owner's own key has no name of its own. */
+export const clientName = (name, app) => (app.owner && name === app.state.client && name.startsWith('key-') ? 'owner’s key' : name);
+
 /** Return how a thread was served, in words. */
 export const SERVED = {
   fresh: 'a fresh thread',
