@@ -81,11 +81,17 @@ class ScriptedThread:
 
     backend: ScriptedBackend
     alive: bool = True
+    closed: bool = False
     fidelity: str = "exact"
     retrying: bool = False
     heard: bool = True
     native_tools: bool = False
     failed: asyncio.Future[GatewayError] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def open(self) -> bool:
+        """Tell whether nobody has given it up."""
+        return not self.closed
 
     async def run(
         self, items: Sequence[Item] = (), request: TurnRequest | None = None
@@ -110,8 +116,8 @@ class ScriptedThread:
             self.failed.set_result(error)
 
     def close(self) -> None:
-        self.backend.running -= self.alive
-        self.alive = False
+        self.backend.running -= not self.closed
+        self.closed = True
 
 
 class ScriptedMedia:

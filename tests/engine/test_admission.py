@@ -13,7 +13,7 @@ from tests.replicas.memory_slots import MemorySlots
 from turnbridge.engine import admission
 from turnbridge.engine.admission import COME_BACK_S, Admission
 from turnbridge.engine.shared_admission import SharedAdmission
-from turnbridge.turn.errors import BackendUnavailable, GatewayError, RateLimited
+from turnbridge.turn.errors import BackendUnavailable, GatewayError, InvalidApiKey, RateLimited
 
 pytestmark = pytest.mark.anyio
 
@@ -205,6 +205,18 @@ async def test_of_several_clients_none_runs_all_turns() -> None:
     await busy.close()
 
 
+@pytest.mark.promise("limits.queue.fair")
+async def test_a_client_that_runs_all_it_may_holds_up_nobody_behind_it() -> None:
+    busy = house(8, clients=2)
+    loud = [await busy.ask("loud") for _ in range(8)]
+    quiet = [await busy.ask("quiet") for _ in range(2)]
+    assert (loud[7].waits, quiet[1].waits) == (True, True)
+    await quiet[0].end()
+    await settled()
+    assert (loud[7].waits, quiet[1].inside) == (True, True)
+    await busy.close()
+
+
 async def test_a_client_alone_runs_all_turns() -> None:
     busy = house(8)
     assert all([(await busy.ask()).inside for _ in range(8)])
@@ -349,11 +361,32 @@ async def test_a_request_for_more_turns_than_a_client_may_have_runs_when_it_has_
     await shared.close()
 
 
+async def test_all_turns_of_a_request_count_for_its_client_though_few_of_them_run_at_once() -> None:
+    shared = house(2, each=4)
+    large = await shared.ask("a", turns=3)
+    assert (large.inside, shared.admission.running) == (True, 2)
+    assert isinstance((await shared.ask("a", turns=2)).refusal(), RateLimited)
+    await shared.close()
+
+
+@pytest.mark.promise("keys.revoked.running")
+async def test_a_client_whose_key_ended_waits_no_more_and_others_do() -> None:
+    full = house(1)
+    await full.ask("c")
+    ended, other = await full.ask("a"), await full.ask("b")
+    full.admission.bar(frozenset("a"))
+    await settled()
+    assert [type(guest.refusal()) for guest in (ended, await full.ask("a"))] == [InvalidApiKey] * 2
+    assert other.waits
+    await full.close()
+
+
 async def test_closing_tells_everyone_who_waits_and_everyone_who_comes_and_lets_the_running_end() -> None:
     full = house(1)
     running = await full.ask("a")
     waiting = [await full.ask(client) for client in "aab"]
     full.admission.close()
+    assert full.admission.leaving, "answers tell their clients to open another connection"
     await settled()
     late = await full.ask("c")
     for guest in (*waiting, late):

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 
 import pytest
 
@@ -114,6 +115,26 @@ async def test_a_reader_has_no_more_than_a_piece_of_the_stream_at_once(
     assert max(sizes) <= frame_log.PIECE_BYTES
     # And not in crumbs, each of which is a write of its own.
     assert sum(sizes) / len(sizes) > frame_log.PIECE_BYTES / 3
+
+
+async def test_a_reader_that_comes_late_is_given_no_copy_of_all_there_is(written: FrameLog) -> None:
+    for number in range(10):
+        written.add(frame(number, frame_log.PIECE_BYTES - 1000))
+    reader = written.enter()
+    async with aclosing(written.pieces(reader)) as pieces:
+        for _ in range(3):
+            await anext(pieces)
+    assert reader.position == 2
+
+
+async def test_whoever_has_taken_all_chunks_waits_for_another_or_the_end(written: FrameLog) -> None:
+    written.add(frame(0))
+    for go_on, more in ((lambda: written.add(frame(1)), True), (written.end, False)):
+        waiting = asyncio.ensure_future(written.grown(len(written.chunks)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        go_on()
+        assert await waiting is more
 
 
 async def test_readers_of_a_kept_stream_share_it_while_one_of_them_reads() -> None:

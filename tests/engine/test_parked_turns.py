@@ -106,7 +106,7 @@ async def test_a_request_with_a_true_account_and_all_outputs_goes_on(account: tu
     claim = calls.claim(History(continued(*account, *reversed(OUTPUTS))))
     assert claim is not None
     assert (claim.thread, claim.outputs, len(calls)) == (waiting, list(OUTPUTS), 0)
-    assert waiting.alive
+    assert waiting.open
 
 
 @pytest.mark.parametrize("text", ["", "\n", " "])
@@ -151,7 +151,7 @@ async def test_a_call_without_a_text_may_be_told_with_a_blank_one(text: str) -> 
 async def test_any_other_history_does_not_go_on_and_the_turn_still_waits(items: tuple[Item, ...]) -> None:
     calls, waiting = parked()
     assert calls.claim(History(continued(*items))) is None
-    assert (waiting.alive, len(calls)) == (True, 1)
+    assert (waiting.open, len(calls)) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ async def test_a_turn_whose_output_codex_would_bend_is_given_up() -> None:
     calls, waiting = parked()
     image = ImagePart(url="data:image/png;base64,AA==", detail="high", param="p")
     assert calls.claim(History(continued(*TOLD, output("a", (image,)), output("b")))) is None
-    assert (waiting.alive, len(calls)) == (False, 0)
+    assert (waiting.open, len(calls)) == (False, 0)
 
 
 @pytest.mark.parametrize("named", [{"name": "f"}, {"namespace": "crm"}], ids=["name", "namespace"])
@@ -194,7 +194,7 @@ async def test_a_turn_whose_output_names_its_function_is_given_up(named: dict[st
     """Codex would leave the name out."""
     calls, waiting = parked()
     assert calls.claim(History(continued(*TOLD, OUTPUTS[0], replace(OUTPUTS[1], **named)))) is None
-    assert (waiting.alive, len(calls)) == (False, 0)
+    assert (waiting.open, len(calls)) == (False, 0)
 
 
 async def test_a_namespace_may_be_missing_from_an_account_but_not_be_another() -> None:
@@ -233,10 +233,27 @@ async def test_the_oldest_turn_makes_room() -> None:
     waiting = [thread() for _ in range(MOST_PARKED + 2)]
     for number, each in enumerate(waiting):
         calls.park(History(ASKED), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
-    assert [each.alive for each in waiting] == [False, False, *[True] * MOST_PARKED]
+    assert [each.open for each in waiting] == [False, False, *[True] * MOST_PARKED]
     assert len(calls) == MOST_PARKED
     calls.close()
-    assert (any(each.alive for each in waiting), len(calls)) == (False, 0)
+    assert (any(each.open for each in waiting), len(calls)) == (False, 0)
+
+
+async def test_what_was_said_here_is_told_to_other_replicas_and_what_was_learnt_from_them_is_not() -> None:
+    calls, told = ParkedTurns(ttl_s=60), list[tuple[str, Leg]]()
+    calls.share = lambda client, leg: told.append((client, leg))
+    calls.remember("elsewhere", LEG)
+    calls.said("gone", LEG)
+    calls.park(History(changed(ASKED, client="here")), thread(), LEG)
+    assert told == [("gone", LEG), ("here", LEG)]
+    calls.close()
+
+
+async def test_a_client_repeats_the_calls_that_a_server_answered_and_their_outputs() -> None:
+    answered, given_by = call("s"), output("s", "sunny")
+    leg = Leg(items=(answered, given_by, call("a")), shown=("a",), served=frozenset("s"))
+    for told, fits in (((answered, given_by, call("a")), True), ((call("a"),), False)):
+        assert leg.is_repeated_by(told, ()) is fits
 
 
 async def test_the_client_with_most_parked_turns_loses_the_oldest_of_its_own() -> None:
@@ -247,8 +264,8 @@ async def test_the_client_with_most_parked_turns_loses_the_oldest_of_its_own() -
         calls.park(
             History(changed(ASKED, client="them")), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",))
         )
-    assert mine.alive
-    assert [each.alive for each in theirs] == [False, False, *[True] * (MOST_PARKED - 1)]
+    assert mine.open
+    assert [each.open for each in theirs] == [False, False, *[True] * (MOST_PARKED - 1)]
     calls.close()
 
 
@@ -257,7 +274,7 @@ async def test_parked_turns_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch)
     calls, waiting = ParkedTurns(ttl_s=60), [thread() for _ in range(3)]
     for number, each in enumerate(waiting):
         calls.park(History(ASKED), each, Leg(items=(call(f"c{number}", "x" * 400),), shown=(f"c{number}",)))
-    assert [each.alive for each in waiting] == [False, True, True]
+    assert [each.open for each in waiting] == [False, True, True]
     calls.close()
 
 
@@ -275,7 +292,7 @@ async def test_a_dead_turn_is_not_counted_and_goes_before_one_that_waits() -> No
     for number, each in enumerate(waiting):
         calls.park(History(ASKED), each, Leg(items=(call(f"c{number}"),), shown=(f"c{number}",)))
         waiting[1].alive = False
-    assert waiting[0].alive
+    assert waiting[0].open
     assert len(calls) == MOST_PARKED
     calls.close()
 
@@ -294,7 +311,7 @@ async def test_a_call_id_that_comes_again_gives_the_earlier_turn_up() -> None:
     calls, first = parked()
     second = thread()
     calls.park(History(ASKED), second, LEG)
-    assert (first.alive, second.alive, len(calls)) == (False, True, 1)
+    assert (first.open, second.open, len(calls)) == (False, True, 1)
 
 
 async def test_another_turn_that_waits_for_one_of_the_call_ids_too_is_no_hindrance() -> None:
@@ -304,14 +321,14 @@ async def test_another_turn_that_waits_for_one_of_the_call_ids_too_is_no_hindran
     calls.park(elsewhere, other, Leg(items=(call("b"),), shown=("b",)))
     claim = calls.claim(History(continued(*TOLD, *OUTPUTS)))
     assert claim is not None
-    assert (claim.thread, other.alive, len(calls)) == (waiting, True, 1)
+    assert (claim.thread, other.open, len(calls)) == (waiting, True, 1)
 
 
 async def test_the_same_call_id_at_another_client_is_another_turn() -> None:
     calls, first = parked()
     second = thread()
     calls.park(History(changed(ASKED, client="other")), second, LEG)
-    assert (first.alive, second.alive, len(calls)) == (True, True, 2)
+    assert (first.open, second.open, len(calls)) == (True, True, 2)
     claims = [
         calls.claim(History(changed(continued(*TOLD, *OUTPUTS), client=client))) for client in ("other", "", "third")
     ]

@@ -135,6 +135,21 @@ async def test_a_turn_that_runs_again_is_served_as_it_was_at_last() -> None:
     assert run.served == {0: again}
 
 
+async def test_how_a_turn_is_served_is_known_of_each_though_the_first_is_served_twice() -> None:
+    run = run_of(Turn(SERVED, SERVED, TEXT, END), Turn(SERVED, TEXT, END))
+    await frames_of(run)
+    assert run.served == dict.fromkeys(range(2), SERVED[0])
+
+
+async def test_a_run_that_is_closed_has_closed_its_turn() -> None:
+    turn = Turn(SERVED, TEXT, END)
+    frames = run_of(turn).frames()
+    for _ in range(2):
+        await anext(frames)
+    await frames.aclose()
+    assert turn.closed
+
+
 async def test_a_failure_of_one_turn_ends_the_answer_and_closes_the_others() -> None:
     turns = Turn(FAILED), Turn(*[TEXT] * 1000, END)
     run = run_of(*turns, at_once=2)

@@ -7,7 +7,7 @@ import pytest
 from tests.engine.scripted_backend import DirectJudge, ScriptedBackend, ScriptedThread, saying
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.engine.kept_threads import Leg
-from turnbridge.engine.turn_rules import CALL_NOW, NOT_RUN_ALONE, ToolRules
+from turnbridge.engine.turn_rules import CALL_NOW, NOT_RUN_ALONE, NOT_RUN_WITH_INVALID, ToolRules
 from turnbridge.turn.errors import OutputRejected, UpstreamFailed
 from turnbridge.turn.events import (
     CallsAwaited,
@@ -81,6 +81,22 @@ async def test_the_models_order_is_kept_for_the_client_and_for_a_replay() -> Non
     assert events == batch
     known = Reasoning(id="rs", summary=("Hm.",), content=None, encrypted="S")
     assert rules.leg == Leg(items=(call("a"), known, call("b")), shown=("a", "b"))
+
+
+async def test_a_call_that_was_made_before_a_thought_is_replayed_before_it() -> None:
+    batch: list[TurnEvent] = [ReasoningDone("rs", (), (), "S"), called("a"), CallsAwaited(USAGE, ("fc_a", "rs"))]
+    _, rules, _ = await applied(ASKED, [batch])
+    assert rules.leg is not None
+    assert rules.leg.items == (call("a"), Reasoning(id="rs", summary=(), content=None, encrypted="S"))
+
+
+async def test_a_valid_call_beside_an_invalid_one_is_told_why_it_was_not_run() -> None:
+    wrong: list[TurnEvent] = [called("a", "{"), called("b"), CallsAwaited(USAGE)]
+    _, _, backend = await applied(ASKED, [wrong], saying("Sorry."))
+    ((), (invalid, valid)) = backend.added
+    assert isinstance(invalid, FunctionCallOutput)
+    assert "Invalid arguments" in str(invalid.output)
+    assert valid == FunctionCallOutput(call_id="b", output=NOT_RUN_WITH_INVALID)
 
 
 async def test_a_search_keeps_its_place_among_what_the_model_said() -> None:

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from tests.support.passing_time import PassingTime
 from turnbridge.engine.turn_rules import TurnClock, Watch
-from turnbridge.turn.errors import GatewayError, TurnTimeout
+from turnbridge.turn.errors import GatewayError, InvalidApiKey, TurnTimeout
 
 pytestmark = pytest.mark.anyio
 
@@ -40,22 +41,25 @@ async def test_a_turn_ends_in_time_though_its_client_was_waited_for_in_between()
 
 
 @pytest.mark.parametrize(
-    ("heard", "within_s", "told"),
-    [(False, 0.3, "provider sent nothing for 0.2 seconds"), (True, 0.9, "silent for 0.6 seconds")],
+    ("heard", "passed_s", "told"),
+    [
+        (False, 19, None),
+        (False, 21, "provider sent nothing for 20 seconds"),
+        (True, 59, None),
+        (True, 61, "silent for 60 seconds"),
+    ],
 )
 async def test_a_provider_has_a_third_of_the_idle_timeout_for_its_first_sign(
-    heard: bool, within_s: float, told: str
+    heard: bool, passed_s: int, told: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    thread = Thread(heard=heard)
-    clock = TurnClock(Watch(silence_s=0.6, whole_s=60), thread)  # type: ignore[arg-type]
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+    time, thread = PassingTime(monkeypatch), Thread(heard=heard)
+    clock = TurnClock(Watch(silence_s=60, whole_s=600), thread)  # type: ignore[arg-type]
     clock.wait()
-    error = await asyncio.wait_for(thread.failed, 20)
+    await time.go_on(passed_s)
     clock.stop()
-    assert loop.time() - began >= within_s / 1.5
-    assert isinstance(error, TurnTimeout)
-    assert told in error.message
+    assert thread.failed.done() is (told is not None)
+    if told is not None:
+        assert told in thread.failed.result().message
 
 
 async def test_a_turn_whose_time_is_up_while_its_client_reads_ends_as_soon_as_the_model_is_waited_for() -> None:
@@ -87,3 +91,16 @@ async def test_a_turn_that_is_over_is_not_watched_any_more() -> None:
     await asyncio.sleep(0.1)
     assert not thread.failed.done()
     assert watch.turns == set()
+
+
+async def test_only_the_turns_of_a_client_whose_key_ended_end_and_those_that_are_just_beginning() -> None:
+    watch, threads = Watch(silence_s=60, whole_s=60), [Thread() for _ in range(3)]
+    clocks = [TurnClock(watch, thread, client) for thread, client in zip(threads, "aba", strict=True)]  # type: ignore[arg-type]
+    clocks[2].stop()
+    watch.bar(frozenset("a"))
+    assert [thread.failed.done() for thread in threads] == [True, False, False]
+    beginning = TurnClock(watch, threads[2], "a")  # type: ignore[arg-type]
+    beginning.wait()
+    assert isinstance(threads[2].failed.result(), InvalidApiKey)
+    for clock in (*clocks, beginning):
+        clock.stop()

@@ -1,5 +1,6 @@
 """One turn from request to end, on a backend that does as it is told."""
 
+import dataclasses
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
@@ -16,8 +17,10 @@ from tests.engine.scripted_backend import (
     saying,
 )
 from tests.support.turn_requests import changed, turn_request
+from turnbridge.engine.kept_threads import WarmThreads
 from turnbridge.engine.ports import LoadedImage
 from turnbridge.engine.structured_output import Conformance, repair_instruction
+from turnbridge.engine.turns import TurnRunner
 from turnbridge.turn.errors import (
     BackendLost,
     GatewayError,
@@ -27,6 +30,7 @@ from turnbridge.turn.errors import (
     UpstreamFailed,
 )
 from turnbridge.turn.events import (
+    HistoryCompacted,
     MessageDone,
     MessageStarted,
     SummaryDelta,
@@ -49,7 +53,7 @@ from turnbridge.turn.items import (
     TextPart,
     replace,
 )
-from turnbridge.turn.request import AnyJsonObject, JsonOfSchema, TurnRequest
+from turnbridge.turn.request import AnyJsonObject, Compaction, JsonOfSchema, TurnRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -65,8 +69,10 @@ AS_JSON = changed(ASKED, output=AnyJsonObject())
 
 @asynccontextmanager
 async def running(backend: ScriptedBackend, request: TurnRequest) -> AsyncIterator[AsyncIterator[Sequence[TurnEvent]]]:
-    async with aclosing(runner_on(backend).start(request).events()) as batches:
+    runner = runner_on(backend)
+    async with aclosing(runner.start(request).events()) as batches:
         yield told(batches)
+    assert not runner.watch.turns, "no clock runs on"
 
 
 async def told(batches: AsyncIterator[Sequence[TurnEvent]]) -> AsyncIterator[Sequence[TurnEvent]]:
@@ -201,10 +207,10 @@ async def test_an_answer_that_the_provider_cut_off_without_a_count_is_counted_he
         ending,
     ]
     events = await events_of(ScriptedBackend([[spoken]]), ASKED)
-    assert events == [
-        *spoken[:-1],
-        TurnIncomplete("content_filter", Usage(input=14, output=5, reasoning=2, estimated=True)),
-    ]
+    counted = Usage(input=14, output=5, reasoning=2, estimated=True)
+    assert events == [*spoken[:-1], TurnIncomplete("content_filter", counted)]
+    reminded = await events_of(ScriptedBackend([saying("No."), [spoken]]), changed(ASKED, must_call=True))
+    assert reminded[-1] == TurnIncomplete("content_filter", USAGE + counted)
 
 
 # --- The shape that the client asked for ---
@@ -247,8 +253,8 @@ async def test_a_schema_that_the_provider_cannot_enforce_is_put_into_words() -> 
 
 
 async def test_narration_is_no_part_of_the_answer_that_must_conform() -> None:
-    narration: list[TurnEvent] = [MessageStarted("n", NARRATION), MessageDone("n", NARRATION, "Let me see.")]
-    backend = ScriptedBackend([[narration, *saying(GOOD)]])
+    narration: list[TurnEvent] = [MessageStarted("n", NARRATION), TextDelta("n", "Let me see.")]
+    backend = ScriptedBackend([[narration, [MessageDone("n", NARRATION, "Let me see.")], *saying(GOOD)]])
     assert (await events_of(backend, AS_JSON))[-1] == TurnCompleted(USAGE)
 
 
@@ -450,3 +456,99 @@ async def test_a_turn_is_known_by_its_thread_and_by_nothing_before_it_has_one() 
         assert isinstance(thread, ScriptedThread)
         for thread.retrying, thread.heard in ((True, False), (False, True), (False, False)):
             assert (run.retrying, run.heard) == (thread.retrying, thread.heard)
+
+
+SUMMARY_REFUSED = TurnFailed(InvalidRequest("No summaries here.", param="reasoning.summary"), USAGE)
+
+
+async def test_a_model_whose_provider_gives_no_summaries_is_asked_without_one_from_then_on() -> None:
+    backend = ScriptedBackend([[[SUMMARY_REFUSED]], saying("one"), saying("two"), [[SUMMARY_REFUSED]]])
+    runner, asked = runner_on(backend), changed(STREAMED, summary="auto", summary_needed=False)
+    for request, ending in ((asked, TurnCompleted(USAGE)), (asked, TurnCompleted(USAGE))):
+        assert (await events_on(runner, request))[-1] == ending
+    assert (await events_on(runner, changed(asked, summary_needed=True)))[-1] == SUMMARY_REFUSED
+    assert [opened.spec.summary for opened in backend.opened] == ["auto", None, None, "auto"]
+    assert backend.suspected == [False] * 4
+
+
+async def events_on(runner: TurnRunner, request: TurnRequest) -> list[TurnEvent]:
+    async with aclosing(runner.start(request).events()) as batches:
+        return [event async for batch in batches for event in batch]
+
+
+# --- What comes before and after it ---
+
+
+def keeping(backend: ScriptedBackend) -> TurnRunner:
+    """Return a runner that keeps threads after their turns."""
+    return dataclasses.replace(runner_on(backend), warm=WarmThreads(most=4, ttl_s=60))
+
+
+def following(request: TurnRequest, answer: str) -> TurnRequest:
+    return replace(request, items=(*request.items, words(answer, "assistant"), words("And then?")))
+
+
+async def test_an_answer_is_kept_before_its_client_hears_the_end() -> None:
+    runner = keeping(ScriptedBackend([saying("hel", "lo")]))
+    async with aclosing(runner.start(STREAMED).events()) as batches:
+        kept = [(len(runner.warm), isinstance(batch[-1], Terminal)) async for batch in batches]
+    assert kept == [(0, False)] * 4 + [(1, True)]
+    runner.warm.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "turns", "heard"),
+    [
+        (changed(STREAMED, stop=("END",)), [saying("Yes.END")], "Yes."),
+        (AS_JSON, [saying(" "), saying(GOOD)], GOOD),
+    ],
+    ids=["cut off", "repaired after a blank answer"],
+)
+async def test_a_thread_that_holds_more_than_its_client_knows_is_not_gone_on_with(
+    request_: TurnRequest, turns: list[Turn | GatewayError], heard: str
+) -> None:
+    runner = keeping(ScriptedBackend([*turns, saying(GOOD)]))
+    await events_on(runner, request_)
+    assert (await events_on(runner, following(request_, heard)))[0] == TurnServed("replayed", "exact")
+    runner.warm.close()
+
+
+COMPACTED = changed(
+    STREAMED,
+    items=(words("one"), words("two")),
+    compaction=Compaction(threshold=0, prompt=words("Sum up."), kept=(), introduction="So far: ", tail=1),
+)
+
+
+async def test_a_summary_of_the_history_comes_first_and_is_counted() -> None:
+    backend = ScriptedBackend([saying("One."), saying("hello")])
+    first, *_, ended = await events_of(backend, COMPACTED)
+    assert (first, ended) == (HistoryCompacted("One."), TurnCompleted(USAGE + USAGE))
+    assert [opened.items for opened in backend.opened] == [
+        (words("one"), words("Sum up.")),
+        (words("So far: One.", "developer"), words("two")),
+    ]
+
+
+async def test_a_turn_that_only_fails_tells_of_no_summary() -> None:
+    failed = TurnFailed(UpstreamFailed("x"))
+    assert await events_of(ScriptedBackend([saying("One."), [[failed]]]), COMPACTED) == [replace(failed, usage=USAGE)]
+
+
+@pytest.mark.parametrize(
+    ("rest", "ending"),
+    [
+        ([[TurnCompleted(USAGE)]], TurnCompleted(USAGE)),
+        (saying("more"), TurnIncomplete("steered", Usage(input=14, output=1, estimated=True))),
+    ],
+    ids=["at its end", "before another item"],
+)
+async def test_a_turn_that_is_to_be_cut_ends_between_two_items(rest: Turn, ending: Terminal) -> None:
+    begun: Turn = [[MessageStarted("n", None)], [TextDelta("n", "four"), MessageDone("n", None, "four")]]
+    run = runner_on(ScriptedBackend([[*begun, *rest]])).start(STREAMED)
+    got: list[Sequence[TurnEvent]] = []
+    async with aclosing(run.events()) as batches:
+        async for batch in batches:
+            got.append(batch)
+            run.cut = len(got) > 1
+    assert got[1:] == [*begun, [ending]]

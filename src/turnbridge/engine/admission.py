@@ -246,7 +246,7 @@ class Admission:
         """Tell whether the place's client runs so many turns that it waits for its own to end."""
         # When the second client came, the limit fell, perhaps below what a waiting request asks for.
         running = self._running.get(place.client, 0)
-        return running > 0 and running > max(self._client_running - place.turns, 0)
+        return running > max(self._client_running - place.turns, 0)
 
     def _overtakes(self, place: Place) -> bool:
         """Tell whether a request waits for the turns that the place would take."""

@@ -356,8 +356,6 @@ class _Turn:
                         events = [*events[:-1], replace(ending, usage=counted)]
                     if events:
                         yield events
-                    if following is not None:
-                        break
                     clock.wait()
 
     async def _cut_off(

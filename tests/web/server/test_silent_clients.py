@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Message
 
-from tests.web.passing_time import PassingTime
+from tests.support.passing_time import PassingTime
 from tests.web.server.raw_connection import Connection, connected
 from turnbridge.web.bodies import BODY_SILENCE_S, Bodies
 from turnbridge.web.middleware.ingress import wrap

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.web.passing_time import PassingTime
+from tests.support.passing_time import PassingTime
 from tests.web.server.raw_connection import PATIENCE_S, Connection, connected
 from turnbridge.web.answer import serve_until_disconnect
 from turnbridge.web.server.http_server import IDLE_CONNECTION_S, UNREAD_S
