@@ -129,11 +129,14 @@ async def test_a_reader_that_comes_late_is_given_no_copy_of_all_there_is(written
 
 async def test_whoever_has_taken_all_chunks_waits_for_another_or_the_end(written: FrameLog) -> None:
     written.add(frame(0))
-    for go_on, more in ((lambda: written.add(frame(1)), True), (written.end, False)):
+    for more in (True, False):
         waiting = asyncio.ensure_future(written.grown(len(written.chunks)))
         await asyncio.sleep(0)
         assert not waiting.done()
-        go_on()
+        if more:
+            written.add(frame(1))
+        else:
+            written.end()
         assert await waiting is more
 
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from tests.web.asgi_driver import Exchange
 from tests.support.passing_time import PassingTime
+from tests.web.asgi_driver import Exchange
 from turnbridge.turn.errors import GatewayOverloaded
 from turnbridge.web import bodies as uploads
 from turnbridge.web.bodies import SLOW_S, Bodies, Upload, Uploads
