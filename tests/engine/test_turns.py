@@ -488,6 +488,9 @@ def following(request: TurnRequest, answer: str) -> TurnRequest:
     return replace(request, items=(*request.items, words(answer, "assistant"), words("And then?")))
 
 
+CUT_LATER: Turn = [[MessageDone("m", None, "Yes.")], [MessageStarted("n", None)], [TextDelta("n", "END")]]
+
+
 async def test_an_answer_is_kept_before_its_client_hears_the_end() -> None:
     runner = keeping(ScriptedBackend([saying("hel", "lo")]))
     async with aclosing(runner.start(STREAMED).events()) as batches:
@@ -499,7 +502,7 @@ async def test_an_answer_is_kept_before_its_client_hears_the_end() -> None:
 @pytest.mark.parametrize(
     ("request_", "turns", "heard"),
     [
-        (changed(STREAMED, stop=("END",)), [saying("Yes.END")], "Yes."),
+        (changed(STREAMED, stop=("END",)), [[*saying("Yes.")[:2], *CUT_LATER]], "Yes."),
         (AS_JSON, [saying(" "), saying(GOOD)], GOOD),
     ],
     ids=["cut off", "repaired after a blank answer"],
