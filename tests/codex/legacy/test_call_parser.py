@@ -240,3 +240,11 @@ LARGE = 300_000
 @pytest.mark.timeout(60)
 def test_no_text_takes_time_that_grows_faster_than_it(text: str) -> None:
     assert read([text]) == [Text(text=text)]
+
+
+@pytest.mark.timeout(60)
+def test_a_long_call_in_many_pieces_is_not_searched_anew_for_each() -> None:
+    text = "x" * (2 * LARGE)
+    (call,) = read(f'<tool_call>{{"name":"f","arguments":{{"a":"{text}"}}}}</tool_call>')
+    assert isinstance(call, Call)
+    assert call.arguments == f'{{"a":"{text}"}}'

@@ -20,6 +20,8 @@ import msgspec
 from turnbridge.codex.legacy.flat_text import CLOSE_CALL, OPEN_CALL
 from turnbridge.turn import events as ev
 
+# How both tags end.
+TAG_END = CLOSE_CALL[2:]
 # What may precede the JSON; models add the fence.
 BEFORE_JSON = re.compile(r"\s*+(?:`{3,}+\w*+\s*+)?(?=[{\[])")
 # What models append to the JSON: a brace or bracket too many, the end of a tag or of a fence.
@@ -84,10 +86,21 @@ class ToolCallParser:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
         self._text = ""
+        self._open = False
+        """Whether a block has begun, and no tag has come since."""
+        self._inside: list[str] = []
+        """What has come since: a long call has thousands of pieces, and is not searched from its beginning for each."""
+        self._tail = ""
+        """The end of the text, where a tag may have begun."""
 
     def feed(self, text: str) -> list[Piece]:
         """Return the pieces that are certain with this text."""
-        self._text += text
+        self._inside.append(text)
+        if self._open:
+            recent = self._tail + text
+            if TAG_END not in recent:
+                self._tail = recent[-len(TAG_END) :]
+                return []
         return self._pieces(final=False)
 
     def close(self) -> list[Piece]:
@@ -95,6 +108,9 @@ class ToolCallParser:
         return self._pieces(final=True)
 
     def _pieces(self, *, final: bool) -> list[Piece]:
+        self._text += "".join(self._inside)
+        self._inside.clear()
+        self._open = False
         pieces: list[Piece] = []
         place = 0
         while place < len(self._text) and (found := self._next(place, final=final)) is not None:
@@ -141,7 +157,8 @@ class ToolCallParser:
         content = block + len(OPEN_CALL)
         if BEFORE_JSON.match(self._text, content) is None:
             return None if not final and _MAYBE_BEFORE_JSON.match(self._text, content) else ([], content)
-        if not final and self._text.find(CLOSE_CALL[2:], content) < 0:
+        if not final and self._text.find(TAG_END, content) < 0:
+            self._open, self._tail = True, self._text[-len(TAG_END) :]
             return None
         ends = self._ends(content, final=final)
         readings = [(read_calls(self._text[content:content_end]), block_end) for content_end, block_end in ends]
