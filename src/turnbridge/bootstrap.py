@@ -56,6 +56,7 @@ from turnbridge.page.setup import own_names, owner_desk, page_of
 from turnbridge.parts import Parts, begun_parts, ended
 from turnbridge.replicas.answers import shared_answers
 from turnbridge.replicas.messages import Messages as ReplicaMessages
+from turnbridge.replicas.replica import Replica
 from turnbridge.replicas.runs import SharedRuns
 from turnbridge.replicas.slots import SharedSlots
 from turnbridge.settings.fields import Settings
@@ -84,6 +85,8 @@ SECONDS_PER_DAY = 24 * 3600
 FILES_SHARE = 4
 # Old answers may stay a little longer than they must.
 PRUNING_INTERVAL_S = 900.0
+# How long a replica that stops waits for a balancer that goes on to send it requests.
+MOST_NOTICE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,8 @@ class Gateway:
     meter: Meter
     page: Page | None
     """The page for browsers, unless it is switched off."""
+    replica: Replica | None
+    """This gateway among others, if it shares a Postgres or a Redis with them."""
     shared: SharedRuns | None
     """What it shares with other replicas of what it runs, if there may be some."""
     others: Mapping[str, ASGIApp]
@@ -111,9 +116,15 @@ class Gateway:
         return self.backend.default.pool
 
     async def drain(self, within_s: float) -> None:
-        """Let nobody in any more, wait for the turns that run, and end the rest with an error."""
+        """Let nobody in any more, wait for the turns that run, and end the rest with an error.
+
+        One of several replicas first waits until the balancer has noticed: a refused request is a failed one.
+        """
+        began = time.monotonic()
+        if self.replica is not None and self.replica.registry.live > 1:
+            await self.admission.left_alone(min(within_s / 2, MOST_NOTICE_S))
         self.admission.close()
-        if not await self.admission.drained(within_s):
+        if not await self.admission.drained(within_s - (time.monotonic() - began)):
             self.watch.stop(BackendUnavailable("The gateway is shutting down.", code="shutting_down"))
             await self.admission.drained(STOP_GRACE_S)
 
@@ -249,6 +260,7 @@ def _gateway(
         watch=watch,
         keyring=parts.keyring,
         meter=parts.meter,
+        replica=parts.replica,
         shared=parts.shared,
         others=others,
         page=page,

@@ -70,7 +70,7 @@ async def episode(whole: Fleet) -> AsyncIterator[Episode]:
     """Return what was seen."""
     fleet = whole
     await fleet.mend()
-    await fleet.two.stop()
+    await fleet.two.kill()
     await fleet.two.start(program="tests.replicas.skewed")
     fleet.script()
     seen = Episode(fleet=fleet)
@@ -83,7 +83,7 @@ async def episode(whole: Fleet) -> AsyncIterator[Episode]:
     yield seen
     await fleet.rest()
     # The next test finds a right clock again.
-    await fleet.two.stop()
+    await fleet.two.kill()
 
 
 async def _live_through(

@@ -18,6 +18,8 @@ COME_BACK_S = 2.0
 MOST_WAITING_CHARACTERS = 256 * 2**20
 # How long clients with open connections have to ask once more, and so to hear that they should open another one.
 HAND_OVER_S = 2.0
+# A balancer asks each second whether this gateway is ready, and believes the second no. One that has noticed sends nothing.
+LEFT_ALONE_S = 3.0
 # Of several clients, none may run the last of so many turns: a turn may last for an hour, a queue does not.
 KEPT_FREE_OF = 8
 
@@ -83,6 +85,8 @@ class Admission:
         """Whether the gateway is about to stop, be it that requests are still admitted."""
         self.closed = False
         """Whether all further requests are rejected."""
+        self._last_asked = 0.0
+        """When a request came last to a gateway that leaves, by the loop's clock."""
         self.running = 0
 
     @property
@@ -104,6 +108,8 @@ class Admission:
 
         `most` is how many turns this client may have, if it has a limit of its own.
         """
+        if self.leaving:
+            self._last_asked = asyncio.get_running_loop().time()
         most = most or self._client_turns
         turns_at_once = turns if turns == 1 else min(turns, self._client_running)
         return Place(self, client, turns_at_once, most, size, share=min(turns, most or 0))
@@ -166,6 +172,14 @@ class Admission:
         except TimeoutError:
             return False
         return self.running == 0
+
+    async def left_alone(self, within_s: float) -> None:
+        """Admit on until the balancer sends requests elsewhere, for so long at most."""
+        loop = asyncio.get_running_loop()
+        self.leaving = True
+        self._last_asked = began = loop.time()
+        while (rest_s := min(self._last_asked + LEFT_ALONE_S, began + within_s) - loop.time()) > 0:
+            await asyncio.sleep(rest_s)
 
     async def drained(self, within_s: float) -> bool:
         """Wait until no turn runs; tell whether that happened in time."""

@@ -38,7 +38,7 @@ REPLICAS = "turnbridge:replicas"
 
 # KEYS: running, running of the client, held by the client, waiting replicas (order, deadline, turns), the replica that
 # waits for a turn of the client, then those of the members that are given back. It returns the verdict, and how many
-# turns the client has.
+# turns the client has. What runs already has been started by this very call, whose answer was lost.
 TAKE = Script("""
 local replica, lease, patience = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local total, of_client, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -66,6 +66,7 @@ if most > 0 then
     hold(KEYS[3], share)
 end
 if not start then return {4, 0} end
+if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[10]) or 0) > now then return {1, 0} end
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', text(now))) do
     redis.call('ZREM', KEYS[4], gone)
     redis.call('ZREM', KEYS[5], gone)

@@ -29,7 +29,9 @@ for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.form
     redis.call('DECRBY', KEYS[2], lapsed:match('%d+$'))
 end
 if redis.call('ZCARD', KEYS[1]) == 0 then redis.call('DEL', KEYS[2]) end
-local reserved, reply = tonumber(redis.call('GET', KEYS[2]) or 0), {1}
+-- Asked again, since the first answer was lost, it does not stand in its own way.
+local had = redis.call('ZSCORE', KEYS[1], member) and tokens or 0
+local reserved, reply = tonumber(redis.call('GET', KEYS[2]) or 0) - had, {1}
 for i = 3, #KEYS do
     local known, limit, ends = unpack(ARGV, 3 * i - 5, 3 * i - 3)
     local used = tonumber(redis.call('GET', KEYS[i]) or 0)
@@ -42,16 +44,19 @@ for i = 3, #KEYS do
 end
 if reply[1] == 1 then
     redis.call('ZADD', KEYS[1], string.format('%.0f', now + lease), member)
-    redis.call('INCRBY', KEYS[2], tokens)
+    redis.call('INCRBY', KEYS[2], tokens - had)
     redis.call('PEXPIRE', KEYS[1], math.ceil(lease / 1000))
     redis.call('PEXPIRE', KEYS[2], math.ceil(lease / 1000))
 end
 return reply
 """)
-# What was used is added only where a replica has said what had been used before.
+# What was used is added only where a replica has said what had been used before, and once: what has no reservation leaves a
+# mark. Redis hears of the rest from the store.
 SETTLE = Script("""
-if ARGV[1] ~= '' and redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then
     redis.call('DECRBY', KEYS[2], ARGV[1]:match('%d+$'))
+elseif ARGV[3] == '1' or not redis.call('SET', KEYS[1] .. ':' .. ARGV[1], '', 'NX', 'EX', 60) then
+    return {}
 end
 for i = 3, #KEYS do
     if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('INCRBY', KEYS[i], ARGV[2]) end
@@ -88,7 +93,7 @@ class SharedTokens:
         """
         if self._redis is None:
             raise SharedStateAway
-        made = Reservation(client, f"{self._replica.id}:{next(self._numbers)}:{tokens}")
+        made = Reservation(client, self._member(tokens))
         values: list[str | int] = [round(LEASE_S * MICROSECONDS), made.member, tokens]
         for budget in budgets:
             values += [budget.used, budget.limit, budget.ends_in_s]
@@ -104,8 +109,11 @@ class SharedTokens:
             self._reservations.discard(reservation)
         if self._redis is not None:
             # If it is lost, the reservation lapses, and what was used comes from the store.
-            member = "" if reservation is None else reservation.member
-            self._redis.post(SETTLE, _keys(client, budgets), [member, tokens])
+            member = self._member(0) if reservation is None else reservation.member
+            self._redis.post(SETTLE, _keys(client, budgets), [member, tokens, int(reservation is not None)])
+
+    def _member(self, tokens: int) -> str:
+        return f"{self._replica.id}:{next(self._numbers)}:{tokens}"
 
     async def _renew(self) -> None:
         by_client: dict[str, list[str | int]] = {}
