@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.support.redis_server import RedisServer
-from turnbridge.engine.sharing import SlotLease, Verdict
-from turnbridge.replicas.redis import RedisTiming, SharedRedis
+from turnbridge.engine.sharing import SharedStateAway, SlotLease, Verdict
+from turnbridge.replicas.redis import RedisTiming, SharedRedis, _Call
 from turnbridge.replicas.registry import Registry
 from turnbridge.replicas.replica import LEASE_S, RENEWAL_S, Replica
 from turnbridge.replicas.slots import HELD, MICROSECONDS, RUNNING, WAITING, SharedSlots
@@ -26,6 +26,17 @@ CLIENTS = ("ann", "bob")
 REPLICAS = st.integers(0, 1)
 # A loaded machine must not look like a Redis that is away.
 PATIENT = RedisTiming(timeout_s=20.0)
+
+
+class Stammering(SharedRedis):
+    """A connection whose answers get lost at times, so that what was asked is sent and run twice."""
+
+    stammers = False
+
+    async def _evaluated(self, batch: "Sequence[_Call]") -> "Sequence[list[int] | SharedStateAway]":
+        if self.stammers:
+            await super()._evaluated(batch)
+        return await super()._evaluated(batch)
 
 
 class Held:
@@ -60,7 +71,7 @@ class Slots(RuleBasedStateMachine):
         self.starts += 1
 
         async def start() -> tuple[Replica, SharedSlots]:
-            replica = Replica(Registry(f"replica-{self.starts}", None), SharedRedis(self.url, PATIENT))
+            replica = Replica(Registry(f"replica-{self.starts}", None), Stammering(self.url, PATIENT))
             return replica, SharedSlots(replica)
 
         return self.do(start())
@@ -117,6 +128,13 @@ class Slots(RuleBasedStateMachine):
         for each in self.held:
             if each.replica == replica and each.dead_s is None:
                 each.dead_s = 0.0
+
+    @rule(replica=REPLICAS, stammers=st.booleans())
+    def lose_answers(self, replica: int, *, stammers: bool) -> None:
+        """Let every script of a replica run twice from now on, or once."""
+        shared = self.replicas[replica][0].redis
+        assert isinstance(shared, Stammering)
+        shared.stammers = stammers
 
     @rule()
     def let_time_pass(self) -> None:
@@ -212,6 +230,6 @@ def test_whatever_two_replicas_do_no_limit_is_exceeded_and_no_slot_is_lost() -> 
     run_state_machine_as_test(
         Slots,
         settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -18,7 +18,7 @@ COME_BACK_S = 2.0
 MOST_WAITING_CHARACTERS = 256 * 2**20
 # How long clients with open connections have to ask once more, and so to hear that they should open another one.
 HAND_OVER_S = 2.0
-# A balancer asks each second whether this gateway is ready, and believes the second no. One that has noticed sends nothing.
+# A balancer asks each second whether this gateway is ready, and believes the second no; then it sends nothing more.
 LEFT_ALONE_S = 3.0
 # Of several clients, none may run the last of so many turns: a turn may last for an hour, a queue does not.
 KEPT_FREE_OF = 8
@@ -177,9 +177,11 @@ class Admission:
         """Admit on until the balancer sends requests elsewhere, for so long at most."""
         loop = asyncio.get_running_loop()
         self.leaving = True
-        self._last_asked = began = loop.time()
-        while (rest_s := min(self._last_asked + LEFT_ALONE_S, began + within_s) - loop.time()) > 0:
-            await asyncio.sleep(rest_s)
+        self._last_asked = loop.time()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while (rest_s := self._last_asked + LEFT_ALONE_S - loop.time()) > 0:
+                    await asyncio.sleep(rest_s)
 
     async def drained(self, within_s: float) -> bool:
         """Wait until no turn runs; tell whether that happened in time."""

@@ -50,8 +50,8 @@ if reply[1] == 1 then
 end
 return reply
 """)
-# What was used is added only where a replica has said what had been used before, and once: what has no reservation leaves a
-# mark. Redis hears of the rest from the store.
+# What was used is added only where a replica has said what had been used before, and once: what has no reservation
+# leaves a mark. Redis hears of the rest from the store.
 SETTLE = Script("""
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then
     redis.call('DECRBY', KEYS[2], ARGV[1]:match('%d+$'))
