@@ -24,7 +24,8 @@ from turnbridge.turn.items import JsonObject
 from turnbridge.web.answer import FIDELITY_HEADER, QUEUED_HEADER, THREAD_HEADER, USAGE_HEADER
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import Dialect, RouteOf, json_response
-from turnbridge.web.middleware.idempotency import REPEAT_HEADER, AnswerOnce, Answers
+from turnbridge.web.middleware.answers_elsewhere import REPEAT_HEADER
+from turnbridge.web.middleware.idempotency import AnswerOnce, Answers
 from turnbridge.web.middleware.ingress import NO_PAGE, REPLICA_HEADER, PageSide, wrap
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.limits import PLAN_HEADERS, Limits
@@ -158,7 +159,7 @@ def build_app(
     of all of them on answers; `own_names` are names of the server besides its addresses.
     """
     # What creates something does so once for each `Idempotency-Key`.
-    once = [Middleware(AnswerOnce, answers=Answers(), bodies=bodies, claims=claims)]
+    once = [Middleware(AnswerOnce, answers=Answers(claims=claims), bodies=bodies)]
     limited = [Middleware(Limits, rates=rates, meter=meter, plan=plan), *once]
     # First what is not served: some of its paths would be taken for ids.
     routes, dialects = _api_routes((Unserved(), *apis), once=once, limited=limited)

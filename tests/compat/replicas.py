@@ -28,10 +28,11 @@ REPLICAS = (
     ),
     Promise(
         id="replicas.idempotency",
-        sentence="A request with an `Idempotency-Key` is run once on all replicas: another one waits for the finished "
-        "answer and repeats it. A key whose replica was killed is free again within 30 seconds.",
+        sentence="A request with an `Idempotency-Key` is run once on all replicas: another one passes the answer on while "
+        "it is made, and repeats it afterwards. A key whose replica was killed is free again within 30 seconds.",
         source=OURS,
-        divergence="A stream that another replica makes is sent when it is whole, up to 256 KB packed.",
+        divergence="Finished answers are repeated elsewhere up to 256 KB packed. With Postgres alone, an answer that "
+        "another replica makes is sent when it is whole.",
     ),
     Promise(
         id="replicas.redis-away",
@@ -70,8 +71,8 @@ REPLICAS = (
     ),
     Promise(
         id="replicas.rolling",
-        sentence="A rolling update behind the balancer fails no request that needs less than `PROXY_DRAIN_S`; a "
-        "replica that stops refuses new ones with `retry-after`.",
+        sentence="Replicas behind the balancer can be restarted one after the other, by a signal alone, and no request "
+        "fails that needs less than `PROXY_DRAIN_S`.",
         source=OURS,
     ),
     Promise(

@@ -92,6 +92,11 @@ class Exchange:
         if not self._task.cancelled():
             self._task.result()
 
+    @property
+    def over(self) -> bool:
+        """Tell whether the answer was sent to its end, or the client has left."""
+        return self._over.is_set()
+
     async def begin(self) -> tuple[int, Headers]:
         """Return the status and the headers, once the response begins."""
         message = await self._sent.get()

@@ -103,6 +103,9 @@ class Claim(IntEnum):
 class AnswerClaims(Protocol):
     """The answers to keys, on all replicas. Each method may raise `SharedStateAway`."""
 
+    live: "LiveAnswers | None"
+    """Where an answer can be read while it is made; None if others get it when it is whole."""
+
     async def claim(self, identity: str, fingerprint: str) -> Claim:
         """Claim the answer to a key, which comes with a request that has this fingerprint."""
         ...
@@ -113,6 +116,33 @@ class AnswerClaims(Protocol):
 
     async def finish(self, client: str, identity: str, answer: bytes | None) -> None:
         """Keep a finished answer, or end the claim without one; a claim that has lapsed is another's."""
+        ...
+
+
+class LiveAnswers(Protocol):
+    """Answers to keys while they are made. Each method may raise `SharedStateAway`."""
+
+    on_watched: Callable[[str, str, bool], None]
+    """Called with the identity of an answer that is made here, and the replica that wants to read it, or no more."""
+
+    async def place(self, identity: str) -> str | None:
+        """Return where an answer is or was published, if its maker does that; None if nobody makes it."""
+        ...
+
+    async def watch(self, place: str, *, wanted: bool) -> None:
+        """Ask the maker to publish there, or let it know that this replica reads no more."""
+        ...
+
+    async def read(self, place: str, position: int) -> "FramesSoFar":
+        """Return what was published after the first `position` bytes."""
+        ...
+
+    async def publish(self, identity: str, *, after: int, piece: bytes) -> bool:
+        """Add to an answer that is made here; False if others cannot read on, and wait until it is whole."""
+        ...
+
+    async def seal(self, identity: str, *, after: int) -> None:
+        """Let readers know that this is all."""
         ...
 
 

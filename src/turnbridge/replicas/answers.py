@@ -5,10 +5,11 @@ paused for longer than its lease cannot finish what another has begun since. Red
 """
 
 import contextlib
+import itertools
 from collections.abc import Awaitable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from turnbridge.engine.sharing import AnswerStore, Claim, SharedStateAway
+from turnbridge.engine.sharing import AnswerStore, Claim, LiveAnswers, SharedStateAway
 from turnbridge.replicas.replica import LEASE_S
 from turnbridge.replicas.script import Script
 from turnbridge.turn.errors import GatewayError
@@ -24,9 +25,11 @@ KEPT_S = 600
 # How many finished answers of one client are kept; its oldest make room.
 MOST_ANSWERS = 200
 
+# A claim has a name of its own: one whose result was lost can be made again, and a replica that begins an answer anew
+# does not end the new claim with the old one.
 CLAIM = Script("""
 local found = redis.call('HMGET', KEYS[1], 'owner', 'fingerprint', 'answer')
-if not found[1] or (found[1] == ARGV[1] and ARGV[4] == '1') then
+if not found[1] or (found[1] == ARGV[1] and not found[3]) then
     redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'fingerprint', ARGV[2])
     redis.call('PEXPIRE', KEYS[1], ARGV[3])
     return {1}
@@ -34,6 +37,12 @@ end
 if found[2] ~= ARGV[2] then return {2} end
 if found[3] then return {3} end
 return {4}
+""")
+# Nothing that has ended meanwhile is claimed again, and no finished answer is kept shorter.
+RENEW = Script("""
+local found = redis.call('HMGET', KEYS[1], 'owner', 'answer')
+if found[1] == ARGV[1] and not found[2] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return {}
 """)
 # An empty answer is none: the claim ends.
 FINISH = """
@@ -48,22 +57,38 @@ return 1
 """
 
 
+class _Claim(NamedTuple):
+    owner: str
+    fingerprint: str
+
+
 class RedisAnswers:
     """Claims and answers in Redis."""
 
     def __init__(self, replica: "Replica", redis: "SharedRedis") -> None:
-        self._owner = replica.id
+        self._replica = replica.id
+        self._numbers = itertools.count(1)
         self._redis = redis
-        self._mine: dict[str, str] = {}
-        """The fingerprints of the answers that are made here."""
+        self._mine: dict[str, _Claim] = {}
+        """The answers that are made here."""
+        # The client for Redis is an optional extra.
+        from turnbridge.replicas.live_answers import RedisLiveAnswers  # noqa: PLC0415
+
+        self.live: LiveAnswers | None = RedisLiveAnswers(replica, redis, self.owner)
         replica.renewals.append(self._renew)
         redis.on_back.append(self._register)
 
+    def owner(self, identity: str) -> str | None:
+        """Return the name of this replica's claim to an answer."""
+        claim = self._mine.get(identity)
+        return None if claim is None else claim.owner
+
     async def claim(self, identity: str, fingerprint: str) -> Claim:
         """Claim the answer to a key; raises `SharedStateAway`."""
-        found = await self._claim(identity, fingerprint)
+        claim = _Claim(f"{self._replica}:{next(self._numbers)}", fingerprint)
+        found = await self._claim(identity, claim)
         if found is Claim.MINE:
-            self._mine[identity] = fingerprint
+            self._mine[identity] = claim
         return found
 
     async def finished(self, identity: str) -> bytes | None:
@@ -74,31 +99,37 @@ class RedisAnswers:
 
     async def finish(self, client: str, identity: str, answer: bytes | None) -> None:
         """Keep a finished answer, or end the claim; a claim that has lapsed is another's. Raises `SharedStateAway`."""
-        self._mine.pop(identity, None)
+        claim = self._mine.pop(identity, None)
+        if claim is None:
+            return
         keys = (_key(identity), f"turnbridge:once-of:{client}")
 
         def finish(redis: "Redis") -> Awaitable[object]:
-            found = redis.eval(FINISH, 2, *keys, self._owner, answer or b"", KEPT_S * 1000, MOST_ANSWERS)
+            found = redis.eval(FINISH, 2, *keys, claim.owner, answer or b"", KEPT_S * 1000, MOST_ANSWERS)
             return cast("Awaitable[object]", found)
 
         await self._redis.run(finish)
 
-    async def _claim(self, identity: str, fingerprint: str, *, again: bool = False) -> Claim:
-        values: list[str | int] = [self._owner, fingerprint, round(LEASE_S * 1000), int(again)]
-        (found,) = await self._redis.script(CLAIM, [_key(identity)], values, while_away=again)
+    async def _claim(self, identity: str, claim: _Claim, *, while_away: bool = False) -> Claim:
+        values: list[str | int] = [claim.owner, claim.fingerprint, round(LEASE_S * 1000)]
+        (found,) = await self._redis.script(CLAIM, [_key(identity)], values, while_away=while_away)
         return Claim(found)
 
     async def _renew(self) -> None:
-        for identity, fingerprint in list(self._mine.items()):
-            await self._claim(identity, fingerprint, again=True)
+        for identity, claim in list(self._mine.items()):
+            await self._redis.script(RENEW, [_key(identity)], [claim.owner, round(LEASE_S * 1000)])
 
     async def _register(self) -> bool:
-        await self._renew()
+        for identity, claim in list(self._mine.items()):
+            if self._mine.get(identity) is claim:
+                await self._claim(identity, claim, while_away=True)
         return True
 
 
 class StoredAnswers:
     """Claims and answers in a store that replicas share."""
+
+    live: LiveAnswers | None = None
 
     def __init__(self, replica: "Replica", store: AnswerStore) -> None:
         self._owner = replica.id

@@ -51,7 +51,8 @@ class RedisFrames:
         self._redis = redis
 
     async def add(self, response_id: str, *, after: int, chunk: SharedChunk) -> int | None:
-        values = (after, chunk.frames, chunk.body, LIFETIME_MS, SEALED)
+        lifetime_ms = SEALED_LIFETIME_MS if chunk.frames == SEALED else LIFETIME_MS
+        values = (after, chunk.frames, chunk.body, lifetime_ms, SEALED)
         (frames,) = await self._redis.script(ADD, [_key(response_id)], values)
         return None if frames < 0 else frames
 

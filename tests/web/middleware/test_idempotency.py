@@ -112,7 +112,7 @@ class Turns:
 
 
 def gateway(turns: Turns, bounds: Bounds = BOUNDS, claims: AnswerClaims | None = None) -> ASGIApp:
-    once = Middleware(AnswerOnce, answers=Answers(bounds), bodies=BODIES, claims=claims)
+    once = Middleware(AnswerOnce, answers=Answers(bounds, claims), bodies=BODIES)
     paths = (CHAT, "/chat/completions", RESPONSES)
     routes = [Route(path, turns, methods=["POST"], middleware=[once]) for path in paths]
     return wrap(Router(routes), keyring=Keyring("mine,another"), metrics=Metrics())

@@ -2,34 +2,41 @@
 
 The answer is recorded in a log of frames while it is made, and every repetition reads the log from the beginning. The
 turn is cancelled when the last reader disconnects. Replicas claim an answer before they make it; one that finds it
-claimed waits for the finished answer, and records that. Headers of each request (its id, its rate limits) are added by
-outer middleware, and are not recorded.
+claimed passes on what the other one makes, and records that. Headers of each request (its id, its rate limits) are
+added by outer middleware, and are not recorded.
 """
 
 import asyncio
 import contextlib
 import hashlib
-import zlib
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnbridge.api.shared.output_mode import MODE_HEADER
 from turnbridge.engine.frame_log import FrameLog, Reader
-from turnbridge.engine.sharing import AnswerClaims, Claim, SharedStateAway
-from turnbridge.turn.errors import BackendUnavailable, InvalidRequest
+from turnbridge.engine.sharing import AnswerClaims, SharedStateAway
+from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.fair_shares import FairShares
 from turnbridge.web.answer import serve_until_disconnect
 from turnbridge.web.bodies import Bodies
 from turnbridge.web.http import NO_KEEPALIVE, header_value
+from turnbridge.web.middleware.answers_elsewhere import (
+    KEY_HEADER,
+    REPEAT_HEADER,
+    Elsewhere,
+    Head,
+    Left,
+    Publishing,
+    Whole,
+    packed,
+    reused,
+)
 from turnbridge.web.middleware.auth import client_of
 from turnbridge.web.middleware.observability import RequestContext, context_of
 
-KEY_HEADER = "Idempotency-Key"
 KEY_FIELD = KEY_HEADER.lower().encode()
-REPEAT_HEADER = "x-turnbridge-idempotent"
 # The headers of a request that its answer depends on.
 ANSWER_HEADERS = (MODE_HEADER.encode(), NO_KEEPALIVE)
 
@@ -49,23 +56,9 @@ class Bounds:
 
 
 BOUNDS = Bounds()
-# How often a replica looks whether another one has finished an answer.
-LOOK_AGAIN_S = 0.2
-# The packed size of an answer that other replicas may have; a longer one is made again there.
-MOST_SHARED_BYTES = 256 * 1024
 
 
-class _Shared(msgspec.Struct, frozen=True, array_like=True):
-    """A finished answer, as replicas pass it on."""
-
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-    model: str | None
-    stream: bool
-
-
-class _Recording:
+class Recording:
     """An answer while it is made and afterwards: its headers, and the log of its body that clients read."""
 
     def __init__(self, client: str, identity: bytes, fingerprint: bytes, context: RequestContext) -> None:
@@ -76,6 +69,8 @@ class _Recording:
         self.log = FrameLog()
         self.complete = False
         """Whether the answer was recorded to its end."""
+        self.borrowed = False
+        """Whether another replica makes it, and keeps it if it is good."""
         self.abandoned = asyncio.Event()
         self.expiry: asyncio.TimerHandle | None = None
         """What forgets the finished answer."""
@@ -91,15 +86,20 @@ class _Recording:
     def successful(self) -> bool:
         """Tell whether this is a whole answer and no error, not even one inside a stream."""
         status = self._start.result()["status"] if self.complete else 0
-        return 200 <= status < 300 and self.context.error_code is None
+        return 200 <= status < 300 and self.context.error_code is None and not self.borrowed
 
-    def to_share(self) -> _Shared | None:
-        """Return the answer for other replicas, if it is a good one and all of it was kept."""
-        if not self.successful or not self.log.is_whole:
+    async def head(self) -> Head | None:
+        """Return how the answer begins, once it has; None if it ends before."""
+        await asyncio.wait((self._start,))
+        if self._start.cancelled():
             return None
         start = self._start.result()
-        body = b"".join(self.log.chunks)
-        return _Shared(start["status"], list(start["headers"]), body, self.context.model, self.context.stream)
+        return Head(start["status"], list(start["headers"]), self.context.model, self.context.stream)
+
+    async def to_share(self) -> Whole | None:
+        """Return the answer for other replicas, if it is a good one and all of it was kept."""
+        head = await self.head() if self.successful and self.log.is_whole else None
+        return None if head is None else Whole(head, b"".join(self.log.chunks))
 
     def follow(self, work: "asyncio.Future[None]") -> None:
         """Let the recording end when `work` does."""
@@ -147,23 +147,31 @@ class _Recording:
 class Answers:
     """The registry of recordings: of answers that are being made, and of finished ones until they expire."""
 
-    def __init__(self, bounds: Bounds = BOUNDS) -> None:
+    def __init__(self, bounds: Bounds = BOUNDS, claims: AnswerClaims | None = None) -> None:
+        """`claims` are those of all replicas."""
         self._bounds = bounds
-        self._known: dict[bytes, _Recording] = {}
+        self.claims = claims
+        live = None if claims is None else claims.live
+        self.publishing = None if live is None else Publishing(live, self.by_identity, self.leave)
+        self._known: dict[bytes, Recording] = {}
         self._shares: FairShares[bytes] = FairShares(most=bounds.answers, most_bytes=bounds.total_bytes)
 
-    def find(self, identity: bytes, fingerprint: bytes) -> _Recording | None:
+    def find(self, identity: bytes, fingerprint: bytes) -> Recording | None:
         """Return the answer to this very request; raise `InvalidRequest` if its key came with another one."""
         found = self._known.get(identity)
         if found is not None and found.fingerprint != fingerprint:
-            raise _reused()
+            raise reused()
         return found
 
-    def begin(self, recording: _Recording) -> None:
+    def by_identity(self, identity: bytes) -> Recording | None:
+        """Return the answer to a key."""
+        return self._known.get(identity)
+
+    def begin(self, recording: Recording) -> None:
         """Register a recording, so that repetitions can join it."""
         self._known[recording.identity] = recording
 
-    async def add(self, recording: _Recording, message: Message) -> None:
+    async def add(self, recording: Recording, message: Message) -> None:
         """Record a message of the answer, within the bounds."""
         if self._known.get(recording.identity) is recording:
             size = recording.log.size + len(message.get("body", b""))
@@ -173,7 +181,7 @@ class Answers:
             self._make_room()
         await recording.add(message)
 
-    def forget(self, recording: _Recording) -> None:
+    def forget(self, recording: Recording) -> None:
         """Unregister a recording."""
         if self._known.get(recording.identity) is recording:
             del self._known[recording.identity]
@@ -181,7 +189,12 @@ class Answers:
         if recording.expiry is not None:
             recording.expiry.cancel()
 
-    def ended(self, recording: _Recording) -> None:
+    def leave(self, recording: Recording, reader: Reader) -> None:
+        """Let a reader go; a recording that nobody reads any more ends."""
+        if recording.leave(reader):
+            self.forget(recording)
+
+    def ended(self, recording: Recording) -> None:
         """Keep a successful answer until its TTL."""
         if not recording.successful:
             self.forget(recording)
@@ -194,7 +207,7 @@ class Answers:
         while (excess := self._shares.excess()) is not None:
             self._stop_recording(self._known[excess])
 
-    def _stop_recording(self, recording: _Recording) -> None:
+    def _stop_recording(self, recording: Recording) -> None:
         """Forget an answer, which from now on reaches only those who read it already."""
         self.forget(recording)
         recording.log.keep_nothing()
@@ -203,12 +216,10 @@ class Answers:
 class AnswerOnce:
     """Middleware that runs a request with an `Idempotency-Key` once."""
 
-    def __init__(self, app: ASGIApp, *, answers: Answers, bodies: Bodies, claims: AnswerClaims | None = None) -> None:
-        """`claims` are those of all replicas."""
+    def __init__(self, app: ASGIApp, *, answers: Answers, bodies: Bodies) -> None:
         self._app = app
         self._answers = answers
         self._bodies = bodies
-        self._claims = claims
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request that has no key as it is."""
@@ -221,14 +232,14 @@ class AnswerOnce:
         identity, fingerprint = _identity(scope, key), _fingerprint(scope, body)
         found = self._answers.find(identity, fingerprint)
         if found is None:
-            recording = _Recording(client_of(scope), identity, fingerprint, context_of(scope))
+            recording = Recording(client_of(scope), identity, fingerprint, context_of(scope))
             await self._run(recording, body, scope, receive, send)
         else:
             del body  # A slow reader would hold it.
             _mark_repeat(scope, found.context, b"replayed" if found.over else b"joined")
             await self._serve(found, receive, send)
 
-    async def _run(self, recording: _Recording, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run(self, recording: Recording, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the request for this client and for all that join, until it is over, even if this client disconnects."""
         request = [body]
 
@@ -243,10 +254,10 @@ class AnswerOnce:
                 return self._answers.add(recording, message)
 
             try:
-                if self._claims is None:
+                if self._answers.claims is None:
                     await self._app(scope, receive_recorded, record)
                 else:
-                    await self._made_once(self._claims, recording, scope, receive_recorded, record)
+                    await self._made_once(self._answers.claims, recording, scope, receive_recorded, record)
             finally:
                 self._answers.ended(recording)
 
@@ -262,41 +273,33 @@ class AnswerOnce:
         working.result()
 
     async def _made_once(
-        self, claims: AnswerClaims, recording: _Recording, scope: Scope, receive: Receive, send: Send
+        self, claims: AnswerClaims, recording: Recording, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Make the answer if no other replica does, or send the one that another replica has made."""
-        identity, fingerprint = recording.identity.hex(), recording.fingerprint.hex()
-        try:
-            claim = await claims.claim(identity, fingerprint)
-            while claim in (Claim.RUNNING, Claim.FINISHED):
-                if claim is Claim.FINISHED and (packed := await claims.finished(identity)) is not None:
-                    await _send_shared(await _unpacked(packed), recording, send)
-                    return
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(recording.abandoned.wait(), LOOK_AGAIN_S)
-                    return
-                claim = await claims.claim(identity, fingerprint)
-        except SharedStateAway:
-            # Each replica answers for itself.
+        left = await Elsewhere(claims, recording, send).run()
+        if left is Left.NOTHING:
+            return
+        if left is Left.MAKE_ALONE:
             await self._app(scope, receive, send)
             return
-        if claim is Claim.OTHER_REQUEST:
-            raise _reused()
         try:
             await self._app(scope, receive, send)
         finally:
+            if self._answers.publishing is not None:
+                await self._answers.publishing.ended(recording)
             # If it is not told now, the claim lapses.
             with contextlib.suppress(SharedStateAway):
-                await claims.finish(recording.client, identity, await _packed(recording.to_share()))
+                await claims.finish(
+                    recording.client, recording.identity.hex(), await packed(await recording.to_share())
+                )
 
-    async def _serve(self, recording: _Recording, receive: Receive, send: Send) -> None:
+    async def _serve(self, recording: Recording, receive: Receive, send: Send) -> None:
         """Send the recording until its end, or until the client disconnects."""
         reader = recording.log.enter()
         try:
             await serve_until_disconnect(receive, recording.play(reader, send))
         finally:
-            if recording.leave(reader):
-                self._answers.forget(recording)
+            self._answers.leave(recording, reader)
 
 
 def _identity(scope: Scope, key: bytes) -> bytes:
@@ -318,33 +321,3 @@ def _mark_repeat(scope: Scope, first: RequestContext, how: bytes) -> None:
     context = context_of(scope)
     context.response_headers.append((REPEAT_HEADER.encode(), how))
     context.model, context.stream = first.model, first.stream
-
-
-def _reused() -> InvalidRequest:
-    return InvalidRequest(
-        f"The {KEY_HEADER} was used with another request before. Use a fresh key for each request, "
-        "and the same one only to repeat a request as it was.",
-        code="idempotency_key_reused",
-        param=KEY_HEADER,
-    )
-
-
-async def _send_shared(answer: _Shared, recording: _Recording, send: Send) -> None:
-    """Send an answer that another replica has made."""
-    context = recording.context
-    context.response_headers.append((REPEAT_HEADER.encode(), b"replayed"))
-    context.model, context.stream = answer.model, answer.stream
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-    await send({"type": "http.response.body", "body": answer.body})
-
-
-async def _packed(answer: _Shared | None) -> bytes | None:
-    """Return an answer for other replicas, or None if it is too long."""
-    if answer is None:
-        return None
-    packed = await asyncio.to_thread(lambda: zlib.compress(msgspec.msgpack.encode(answer), 1))
-    return packed if len(packed) <= MOST_SHARED_BYTES else None
-
-
-async def _unpacked(packed: bytes) -> _Shared:
-    return await asyncio.to_thread(lambda: msgspec.msgpack.decode(zlib.decompress(packed), type=_Shared))
