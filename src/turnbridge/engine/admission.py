@@ -180,7 +180,7 @@ class Admission:
         self._last_asked = loop.time()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while (rest_s := self._last_asked + LEFT_ALONE_S - loop.time()) > 0:  # noqa: ASYNC110 - Nobody tells of silence.
+                while (rest_s := self._last_asked + LEFT_ALONE_S - loop.time()) > 0:  # noqa: ASYNC110
                     await asyncio.sleep(rest_s)
 
     async def drained(self, within_s: float) -> bool:
