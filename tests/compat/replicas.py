@@ -28,8 +28,8 @@ REPLICAS = (
     ),
     Promise(
         id="replicas.idempotency",
-        sentence="A request with an `Idempotency-Key` is run once on all replicas: another one passes the answer on while "
-        "it is made, and repeats it afterwards. A key whose replica was killed is free again within 30 seconds.",
+        sentence="A request with an `Idempotency-Key` is run once on all replicas: another one passes the answer on "
+        "while it is made, and repeats it afterwards. A key whose replica was killed is free again within 30 seconds.",
         source=OURS,
         divergence="Finished answers are repeated elsewhere up to 256 KB packed. With Postgres alone, an answer that "
         "another replica makes is sent when it is whole.",
