@@ -195,7 +195,7 @@ def _assemble(settings: Settings, parts: Parts, desk: OwnerDesk, state: State) -
     kept = parts.calls, parts.warm, watch, parts.servers
     runner, metrics = TurnRunner(parts.backend, parts.media, tokenizer, parts.judge, *kept), Metrics()
     admission = _admission(settings, parts, clients=clients, on_wait=metrics.waited)
-    counter = InputCounter(parts.media, tokenizer, clients=clients)
+    counter = InputCounter(parts.media, tokenizer, parts.servers, clients=clients)
     rules, bodies = _generation_rules(settings), Bodies(int(settings.max_body_mb * BYTES_PER_MB))
     background = _background(parts, state, rules.timing.keepalive_s, metrics)
     generation = Generation(runner, parts.backend, parts.judge, admission, state=state, bodies=bodies, rules=rules)

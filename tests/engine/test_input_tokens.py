@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.engine.scripted_backend import ScriptedMedia, WordTokenizer
+from tests.engine.scripted_backend import NoServers, ScriptedMedia, WordTokenizer
 from tests.support.turn_requests import turn_request
 from turnbridge.engine import input_tokens as module
 from turnbridge.engine.input_tokens import AT_ONCE, InputCounter, functions_text
@@ -31,6 +31,7 @@ from turnbridge.turn.request import JsonOfSchema, Tool
 pytestmark = pytest.mark.anyio
 
 TOKENIZER = OpenAITokenizer()
+NO_SERVERS = NoServers()
 WEATHER = Tool(
     name="get_current_weather",
     description="Get the current weather in a given location",
@@ -55,12 +56,12 @@ def said(role: Role, text: str) -> Message:
 
 async def count(*items: Item, **fields: object) -> int:
     """Count with the tokenizer of the models."""
-    return await InputCounter(ScriptedMedia(), TOKENIZER).count(turn_request(items=items, **fields))
+    return await InputCounter(ScriptedMedia(), TOKENIZER, NO_SERVERS).count(turn_request(items=items, **fields))
 
 
 async def added(*items: Item, **fields: object) -> int:
     """Count words, without what every request has."""
-    counter = InputCounter(ScriptedMedia(), WordTokenizer())
+    counter = InputCounter(ScriptedMedia(), WordTokenizer(), NO_SERVERS)
     return await counter.count(turn_request(items=items, **fields)) - module.REPLY
 
 
@@ -176,7 +177,7 @@ class HangingMedia(ScriptedMedia):
 
 async def test_few_requests_load_images_at_once_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 1)
-    counter = InputCounter(HangingMedia(), WordTokenizer())
+    counter = InputCounter(HangingMedia(), WordTokenizer(), NO_SERVERS)
     linked = turn_request(items=(Message(role="user", parts=(ImagePart(url="https://a.test/a.png", param="p"),)),))
     hanging = [asyncio.create_task(counter.count(linked)) for _ in range(AT_ONCE + 1)]
     await asyncio.sleep(0.01)

@@ -2,12 +2,13 @@
 
 import base64
 import struct
+from pathlib import Path
 
 import openai
 import pytest
 
 from tests.real.test_images import data_url, png
-from tests.support.gateway import Bridge
+from tests.support.gateway import Bridge, running_bridge
 from turnbridge.engine.image_tokens import image_tokens
 from turnbridge.scripted_model.replies import answer, message, reasoning
 from turnbridge.turn.items import Json, JsonObject
@@ -22,6 +23,9 @@ WEATHER: JsonObject = {
     "description": "Tells the weather.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
+
+
+SERVER: JsonObject = {"type": "mcp", "server_label": "x", "server_url": "https://mcp.example.com/mcp"}
 
 
 async def count(bridge: Bridge, **body: Json) -> int:
@@ -59,9 +63,8 @@ async def test_instructions_tools_and_formats_count_and_so_does_a_choice_of_no_t
 
 
 @pytest.mark.promise("usage.counted")
-async def test_tools_of_servers_count_once_they_are_listed_and_what_is_left_out_is_named(bridge: Bridge) -> None:
-    server: JsonObject = {"type": "mcp", "server_label": "x", "server_url": "https://mcp.example.com/mcp"}
-    asked: JsonObject = {"model": MODEL, "tools": [server, {"type": "web_search"}]}
+async def test_tools_of_servers_count_once_they_are_listed_and_what_is_left_out_is_named(tmp_path: Path) -> None:
+    asked: JsonObject = {"model": MODEL, "tools": [SERVER, {"type": "web_search"}]}
     listed: JsonObject = {
         "type": "mcp_list_tools",
         "id": "mcpl_1",
@@ -70,10 +73,11 @@ async def test_tools_of_servers_count_once_they_are_listed_and_what_is_left_out_
     }
     said: JsonObject = {"role": "user", "content": "Tell me a joke."}
     told, tokens = [], []
-    for items in ([said], [listed, said]):
-        answered = await bridge.http.post(ROUTE, json={**asked, "input": items})
-        told.append(answered.headers["x-turnbridge-uncounted"])
-        tokens.append(answered.json()["input_tokens"])
+    async with running_bridge(tmp_path, PROXY_MCP="public") as bridge:
+        for items in ([said], [listed, said]):
+            answered = await bridge.http.post(ROUTE, json={**asked, "input": items})
+            told.append(answered.headers["x-turnbridge-uncounted"])
+            tokens.append(answered.json()["input_tokens"])
     assert told == ["web_search, mcp:x", "web_search"]
     assert (tokens[0], tokens[1] > tokens[0] + 20) == (11, True)
 
@@ -126,6 +130,8 @@ async def test_neither_model_nor_input_is_needed(bridge: Bridge) -> None:
         ({"input": "hi", "conversation": "conv_0"}, 404, "not_found", "conversation"),
         ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, 400, "unsupported_content_part", None),
         ({"input": 7}, 400, "invalid_type", "input"),
+        # The default is that no server is asked.
+        ({"input": "hi", "tools": [SERVER]}, 400, "mcp_not_enabled", "tools[0]"),
     ],
 )
 async def test_what_could_not_be_asked_is_not_counted(

@@ -15,7 +15,7 @@ from typing import assert_never
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.image_tokens import image_tokens
 from turnbridge.engine.media_items import ready_items
-from turnbridge.engine.ports import MediaLoader, Tokenizer
+from turnbridge.engine.ports import MediaLoader, Tokenizer, ToolServers
 from turnbridge.engine.tool_serving import declared_tools
 from turnbridge.turn.events import ReasoningDelta, SummaryDelta, TextDelta, TurnEvent, Usage
 from turnbridge.turn.images import image_size
@@ -66,13 +66,22 @@ SIMPLE_TYPES = {"integer": "number", "number": "number", "string": "string", "bo
 class InputCounter:
     """Counts the input of turns, a few at a time: images and files that a request links to are loaded for that."""
 
-    def __init__(self, media: MediaLoader, tokenizer: Tokenizer, *, clients: Callable[[], int] = lambda: 1) -> None:
+    def __init__(
+        self, media: MediaLoader, tokenizer: Tokenizer, servers: ToolServers, *, clients: Callable[[], int] = lambda: 1
+    ) -> None:
         self._media = media
+        self._servers = servers
         self._tokenizer = tokenizer
         self._queue = Admission(clients=clients, turns=AT_ONCE, waiting=MOST_WAITING, patience_s=PATIENCE_S)
 
     async def count(self, request: TurnRequest) -> int:
-        """Return about how many tokens the model would see; raises what the turn would for a wrong image or file."""
+        """Return about how many tokens the model would see.
+
+        Raises what the turn would for a wrong image or file, or a server that may not be asked.
+        """
+        for server in request.spec.servers:
+            # It connects to nothing.
+            self._servers.session(server).close()
         async with self._queue.admitted(request.spec.client, size=partial(size, request)):
             items = (await ready_items(request, self._media)).items
             await self._tokenizer.ready()

@@ -33,7 +33,7 @@ COMPACTION = "compaction"
 # OpenAI's begin otherwise.
 PREFIX = "turnbridge1."
 WINDOW_PREFIX = "turnbridge2."
-# OpenAI's.
+# The `minimum` of `compact_threshold` in OpenAI's own openapi.yaml (github.com/openai/openai-openapi, 2026-08-21).
 LEAST_THRESHOLD = 1000
 # Of the model's context window, for a client that names no threshold: the answer needs some room.
 DEFAULT_SHARE = 0.9

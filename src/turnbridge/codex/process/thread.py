@@ -50,7 +50,7 @@ QUOTA_LOOKUP_TIMEOUT_S = 3.0
 async def open_v2(worker: Worker, request: TurnRequest) -> "CodexThread":
     """Start a thread of the current protocol (v2)."""
     if request.spec.image_generation and (request.spec.provider or not worker.makes_images):
-        raise InvalidRequest(images.LOGIN_NEEDED, code="unsupported_tool", param="tools")
+        raise InvalidRequest(images.LOGIN_NEEDED, code="unsupported_tool")
     names = ToolNames.of(request.spec.tools) if request.spec.tools else NO_TOOLS
     params = partial(thread_start_params, request, names, worker.spec.rules)
     # Schemas of half a megabyte take 0.1 seconds.

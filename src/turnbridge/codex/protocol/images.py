@@ -19,7 +19,7 @@ DATA_URL = "data:image/png;base64,"
 FOLDER = "generated_images"
 """Where Codex writes them in its home, in a folder for each thread."""
 LOGIN_NEEDED = (
-    "Codex makes images with a ChatGPT login only. Log in by `turnbridge login`, or leave the tool out and use a "
+    "Codex makes images (`image_generation`) with a ChatGPT login only. Log in by `turnbridge login`, or use a "
     "provider with an images API."
 )
 
