@@ -34,6 +34,7 @@ name = "gateway"
 base_url = "{url}/v1"
 env_key = "GATEWAY_KEY"
 wire_api = "responses"
+supports_websockets = {websockets}
 """
 # Without tools.
 CONFIG = """
@@ -112,16 +113,28 @@ RUN_UNASKED = "--dangerously-bypass-approvals-and-sandbox"
 SCRIPT = 'text(await tools.exec_command({cmd: "cat hello.txt"}))'
 
 
-async def work_done(bridge: Bridge, tmp_path: Path, model: str, *replies: Reply) -> list[tuple[str, str]]:
+async def work_done(
+    bridge: Bridge, tmp_path: Path, model: str, *replies: Reply, websockets: bool = False
+) -> list[tuple[str, str]]:
     """Let Codex work in an empty folder; return what it did, and how far that came."""
     home, folder = tmp_path / "home", tmp_path / "folder"
     home.mkdir()
     folder.mkdir()
-    (home / "config.toml").write_text(DEFAULTS.format(model=model, url=bridge.url), encoding="utf-8")
+    (home / "config.toml").write_text(_config(model, bridge, websockets), encoding="utf-8")
     bridge.script(*replies)
     # The only commands are those of this file.
-    told = await printed(home, "exec", "--skip-git-repo-check", RUN_UNASKED, "--json", "Say hello.", folder=folder)
+    done = await done_by(home, folder, "Say hello.")
     assert (folder / "hello.txt").read_text(encoding="utf-8") == PATCHED
+    return done
+
+
+def _config(model: str, bridge: Bridge, websockets: bool) -> str:
+    return DEFAULTS.format(model=model, url=bridge.url, websockets=str(websockets).lower())
+
+
+async def done_by(home: Path, folder: Path, *words: str) -> list[tuple[str, str]]:
+    """Run `codex exec` with these words; return what it did."""
+    told = await printed(home, "exec", *words, "--skip-git-repo-check", RUN_UNASKED, "--json", folder=folder)
     items = [event["item"] for event in map(json.loads, told.splitlines()) if event["type"] == "item.completed"]
     return [(item["type"], item.get("aggregated_output", item.get("text", ""))) for item in items]
 
@@ -133,26 +146,44 @@ def outputs_shown(bridge: Bridge) -> list[str]:
 
 
 @pytest.mark.promise("tools.codex-cli", "tools.custom", "tools.search")
-async def test_codex_patches_files_and_runs_commands_with_its_default_tools(bridge: Bridge, tmp_path: Path) -> None:
-    done = await work_done(
-        bridge,
-        tmp_path,
-        "gpt-5.5",
+@pytest.mark.parametrize("websockets", [False, True], ids=["http", "websocket"])
+async def test_codex_patches_files_and_runs_commands_with_its_default_tools(
+    bridge: Bridge, tmp_path: Path, websockets: bool
+) -> None:
+    parallel = [
+        function_call("client_exec_command", {"cmd": command}, call_id=f"c2{command}")
+        for command in ("cat hello.txt", "ls")
+    ]
+    replies = [
         answer(function_call("apply_patch", {"input": PATCH}, call_id="c1")),
-        answer(function_call("client_exec_command", {"cmd": "cat hello.txt"}, call_id="c2")),
+        answer(*parallel),
         answer(function_call("tool_search", {"query": "spawn an agent"}, call_id="c3")),
         answer(message("Said.")),
-    )
-    assert done == [("file_change", ""), ("command_execution", PATCHED), ("agent_message", "Said.")]
-    patched, printed_file, found = outputs_shown(bridge)
+    ]
+    with structlog.testing.capture_logs() as logs:
+        done = await work_done(bridge, tmp_path, "gpt-5.5", *replies, websockets=websockets)
+        lines = await logged_requests(logs, len(replies))
+    assert (101 in {line["status"] for line in lines}) == websockets
+    assert (done[0], done[-1]) == (("file_change", ""), ("agent_message", "Said."))
+    assert {*done[1:-1]} == {("command_execution", PATCHED), ("command_execution", "hello.txt\n")}
+    patched, *commands, found = outputs_shown(bridge)
     assert "Success. Updated the following files:" in patched
-    assert "Hello" in printed_file
-    assert "spawn_agent" in found
+    assert ["Hello" in commands[0], "hello.txt" in commands[1], "spawn_agent" in found] == [True] * 3
     tools: Any = [request.body["tools"] for request in bridge.model.requests]
     namespaces = [{tool["name"] for tool in declared if tool["type"] == "namespace"} for declared in tools]
     assert [len(names) for names in namespaces] == [0, 0, 0, 1]
     # Only with the tools that it found there is another thread.
     assert threads(bridge) == 2
+    shown: Any = inputs(bridge)[-1]
+    bridge.script(answer(message("As before.")))
+    resumed = await done_by(tmp_path / "home", tmp_path / "folder", "resume", "--last", "And?")
+    assert resumed == [("agent_message", "As before.")]
+    again: Any = inputs(bridge)[-1]
+    assert outputs_shown(bridge) == [json.dumps(output, ensure_ascii=False) for output in shown_outputs(shown)]
+    assert [item.get("content") for item in again[-2:]] == [
+        [{"type": "output_text", "text": "Said."}],
+        [{"type": "input_text", "text": "And?"}],
+    ]
 
 
 @pytest.mark.promise("tools.codex-cli", "tools.added")
