@@ -4,17 +4,16 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.client import API_KEY, CHAT, RESPONSES, Client
+from bench.environments import environment
 from bench.plots import bars
-from bench.processes import LOG_CHARACTERS, ROOT, gateway, gateway_alone, module
+from bench.processes import LOG_CHARACTERS, gateway, gateway_alone, module
 from bench.report import Section, at_least, table
 from bench.rounds import Measured, Side, interleaved, warm_up
 from tests.support.gateway_process import end
@@ -22,7 +21,6 @@ from tests.support.processes import descendants, resident_mb
 
 TITLE = "LiteLLM's proxy"
 VERSION = "1.106.2"
-VENV = ROOT / ".venv" / "bench-litellm"
 # Importing it takes ten seconds on a busy machine.
 START_TIMEOUT_S = 90.0
 LOOK_AGAIN_S = 0.2
@@ -74,18 +72,9 @@ CHAT_SIDES = ("LiteLLM, no Codex", "gateway, 2 Codex", "gateway, scripted Codex"
 QUICK = tuple(replace(case, requests=8, rounds=1) for case in CASES)
 
 
-def prepare() -> None:
-    """Install LiteLLM into an environment of its own, if it is not there."""
-    done = VENV / f"litellm-{VERSION}"
-    if done.exists():
-        return
-    print(f"Installing LiteLLM {VERSION} into {VENV}; this takes minutes, once.", flush=True)
-    package = f"litellm[proxy]=={VERSION}"
-    subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
-    uv, python = shutil.which("uv"), str(VENV / "bin/python")
-    install = [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "-qq"]
-    subprocess.run([*install, package], check=True)
-    done.touch()
+def prepare() -> Path:
+    """Return an environment with LiteLLM, which is made if it is not there."""
+    return environment("litellm", f"litellm-{VERSION}", [f"litellm[proxy]=={VERSION}"])
 
 
 async def run(directory: Path, *, quick: bool) -> Section:
@@ -124,7 +113,7 @@ async def proxy(directory: Path, model: str) -> AsyncIterator[tuple[str, list[in
     words = ("--config", config, "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1")
     with (directory / "litellm.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            VENV / "bin/litellm",
+            prepare() / "bin/litellm",
             *words,
             env={**os.environ, **ENVIRONMENT},
             cwd=directory,

@@ -4,6 +4,7 @@ import asyncio
 import compileall
 import contextlib
 import statistics
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,16 @@ from pathlib import Path
 from websockets.asyncio.client import connect
 
 from bench.client import API_KEY, ASK, CHAT, DELTAS, HOLD, RESPONSES, Client
+from bench.environments import as_users_have_it
 from bench.processes import NOBODY, ROOT, gateway_alone
 from bench.report import Section, at_most, table
 from tests.support.gateway_process import gateway_process
 from tests.support.processes import resident_mb
+from turnbridge.cli.main import app
 
 TITLE = "Memory and start"
 STARTS = 7
+HELPS = 5
 REQUESTS, QUICK_REQUESTS = 10_000, 200
 STREAMS, QUICK_STREAMS = 10_000, 50
 SOCKETS, QUICK_SOCKETS = 1000, 20
@@ -34,8 +38,11 @@ async def run(directory: Path, *, quick: bool) -> Section:
     """Measure an idle gateway, one that has served many requests, and one with many open streams."""
     # As after a user's first start. Where Python may not write bytecode, each start would compile what has changed.
     compileall.compile_dir(ROOT / "src", quiet=1)
+    python = as_users_have_it()
+    helps = {name: _help_s(python, name) for name in sorted(app.commands)}
+    slowest = max(helps, key=lambda name: helps[name])
     homes = [directory / f"start-{number}" for number in range(2 if quick else STARTS)]
-    first, second = [await _start(home) for home in homes], [await _start(home) for home in homes]
+    first, second = [await _start(home, python) for home in homes], [await _start(home, python) for home in homes]
     listening = [start.listens_s for start in (*first, *second)]
     requests, streams = (QUICK_REQUESTS, QUICK_STREAMS) if quick else (REQUESTS, STREAMS)
     async with gateway_alone(directory / "served") as running:
@@ -49,6 +56,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
         lines=table(
             ("", "seen"),
             [
+                (f"`-h` of the slowest command, `{slowest}`", f"{helps[slowest]:.3f} s"),
                 ("from the command to the first answer of `/healthz`, median", f"{statistics.median(listening):.2f} s"),
                 ("the slowest of them", f"{max(listening):.2f} s"),
                 ("from the command until turns can run, at a first start, median", _ready(first)),
@@ -60,6 +68,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
             ],
         ),
         goals=[
+            at_most(f"start: the slowest `-h`, `{slowest}`", helps[slowest], 0.12, " s"),
             at_most("start: listening before Codex is up", statistics.median(listening), 0.35, " s"),
             at_most(
                 "start: a second one can run turns, median",
@@ -142,10 +151,20 @@ async def _first_text_ms(url: str) -> float:
     return statistics.median(one.first for one in timed) * 1000
 
 
-async def _start(directory: Path) -> Start:
+def _help_s(python: str, command: str) -> float:
+    """Return how long a command takes to describe itself, the median of several times."""
+    took = []
+    for _ in range(HELPS):
+        began = time.perf_counter()
+        subprocess.run([python, "-m", "turnbridge", command, "-h"], check=True, stdout=subprocess.DEVNULL)
+        took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+async def _start(directory: Path, python: str) -> Start:
     """Start a gateway; its Codex is the real one, and starts meanwhile."""
     began = time.perf_counter()
-    async with gateway_process(directory, NOBODY, {}) as running, running.client() as http:
+    async with gateway_process(directory, NOBODY, {}, python=python) as running, running.client() as http:
         (await http.get("/healthz")).raise_for_status()
         listens_s = time.perf_counter() - began
         await running.ready()

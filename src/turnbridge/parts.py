@@ -11,7 +11,7 @@ from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.setup import codex_backend
 from turnbridge.engine.kept_threads import ParkedTurns, WarmThreads
 from turnbridge.engine.ports import Judge, MediaLoader, ToolServers
-from turnbridge.mcp.servers import HttpToolServers
+from turnbridge.mcp.off import NoToolServers
 from turnbridge.media.loader import HttpMediaLoader
 from turnbridge.media.pdf import read_job
 from turnbridge.offload.helpers import HelperPool, JobLimits
@@ -26,6 +26,7 @@ from turnbridge.store.sql_store import SqlStore, guarded_store
 from turnbridge.trace.pipe import TracePipe
 from turnbridge.trace.redaction import Redaction
 from turnbridge.trace.trace import Trace, TraceFile
+from turnbridge.turn.mcp_hosts import parse_hosts
 from turnbridge.web.middleware.keyring import Keyring
 from turnbridge.web.middleware.meter import Meter
 from turnbridge.web.middleware.rate_limit import RequestRates
@@ -76,9 +77,9 @@ def begun_parts(
     store = None if alone else guarded_store(settings.database_url or store_url(settings.data_dir))
     if store is not None:
         stack.push_async_callback(store.aclose)
-    media, servers, judge = HttpMediaLoader(pdf_helpers, files=store), HttpToolServers(settings.mcp), SchemaJudge()
+    media, judge = HttpMediaLoader(pdf_helpers, files=store), SchemaJudge()
     replica = replica_of(store if settings.store_is_shared else None, None if alone else settings.redis_url)
-    for closing in (pdf_helpers.aclose, media.aclose, servers.aclose, judge.aclose):
+    for closing in (pdf_helpers.aclose, media.aclose, judge.aclose):
         stack.push_async_callback(closing)
     calls = ParkedTurns(ttl_s=settings.parked_turn_ttl_s)
     stack.callback(calls.close)
@@ -88,7 +89,7 @@ def begun_parts(
     return Parts(
         backend=backend,
         media=media,
-        servers=servers,
+        servers=_tool_servers(settings.mcp, stack),
         judge=judge,
         calls=calls,
         warm=warm,
@@ -102,6 +103,17 @@ def begun_parts(
         replica=replica,
         shared=_shared_runs(settings, replica, store),
     )
+
+
+def _tool_servers(allowed: str, stack: contextlib.AsyncExitStack) -> ToolServers:
+    if parse_hosts(allowed).access == "off":
+        return NoToolServers()
+    # Its HTTP client would delay every other start.
+    from turnbridge.mcp.servers import HttpToolServers  # noqa: PLC0415
+
+    servers = HttpToolServers(allowed)
+    stack.push_async_callback(servers.aclose)
+    return servers
 
 
 def _shared_runs(settings: Settings, replica: Replica | None, store: SqlStore | None) -> SharedRuns | None:

@@ -8,7 +8,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from tests.support.mcp_server import McpSite, running_mcp_server, serving
+from turnbridge.engine.ports import ToolServers
 from turnbridge.mcp import exchange, servers
+from turnbridge.mcp.off import NoToolServers
 from turnbridge.mcp.servers import HttpToolServers
 from turnbridge.outbound.guard import Endpoint
 from turnbridge.turn.errors import InvalidRequest, ToolServerFailed
@@ -71,12 +73,16 @@ async def test_a_name_is_checked_by_the_address_that_is_connected_to(site: McpSi
 
 
 @pytest.mark.parametrize(
-    ("setting", "code"),
-    [("off", "mcp_not_enabled"), ("public", "mcp_host_not_allowed"), ("hosts:a.example", "mcp_host_not_allowed")],
+    ("servers", "code"),
+    [
+        (NoToolServers(), "mcp_not_enabled"),
+        (HttpToolServers("public"), "mcp_host_not_allowed"),
+        (HttpToolServers("hosts:a.example"), "mcp_host_not_allowed"),
+    ],
 )
-def test_a_server_that_is_not_allowed_gets_no_session(setting: str, code: str) -> None:
+def test_a_server_that_is_not_allowed_gets_no_session(servers: ToolServers, code: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        HttpToolServers(setting).session(server("http://127.0.0.1:9/mcp"))
+        servers.session(server("http://127.0.0.1:9/mcp"))
     assert raised.value.error_code == code
 
 

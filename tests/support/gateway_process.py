@@ -88,9 +88,10 @@ async def gateway_process(
     *,
     wrapper: Sequence[str] = (),
     program: str = "turnbridge",
+    python: str = sys.executable,
     pass_fds: Sequence[int] = (),
 ) -> AsyncIterator[GatewayProcess]:
-    """Run a gateway, started through `wrapper` if there is one, until the context ends; then it is gone."""
+    """Run a gateway on a Python, started through `wrapper` if there is one, until the context ends; then it is gone."""
     user_home = directory / "user-codex"
     user_home.mkdir(parents=True, exist_ok=True)
     websockets = provider.startswith("ws:")
@@ -108,7 +109,7 @@ async def gateway_process(
         **settings,
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS_PREFIXES)}
-    command = [*wrapper, sys.executable, "-m", program, "serve"]
+    command = [*wrapper, python, "-m", program, "serve"]
     with (directory / "gateway.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command,

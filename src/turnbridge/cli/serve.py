@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import structlog
@@ -21,8 +21,6 @@ from turnbridge.cli.page_data import command_data
 from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
 from turnbridge.logs.output import print_to
 from turnbridge.logs.setup import conceal, configure_logging
-from turnbridge.scripted_model.persona import respond
-from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.settings.accounts import login_command
 from turnbridge.settings.fields import ON, Settings, unknown_settings
 from turnbridge.web.server.connection_limits import MOST_CONNECTIONS, raise_descriptor_limit
@@ -115,12 +113,12 @@ async def _serve(
     places = {own.name: address_of(listening) for own, listening in others}
     urls = {name: _url_of(place) for name, place in places.items()}
     async with contextlib.AsyncExitStack() as stack:
-        model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
+        provider = await stack.enter_async_context(_demo()) if demo else None
         gateway = await stack.enter_async_context(
             running_gateway(
                 settings,
                 api_key=api_key,
-                provider=model.base_url if model else None,
+                provider=provider,
                 commands=command_data(settings, api_key, port=address.port, others=urls),
             )
         )
@@ -138,6 +136,17 @@ async def _serve(
         stack.callback(first_steps.cancel)
         _tune_garbage_collector()
         await server.serve(sockets=[listener.socket, *(other.socket for _, other in others)])
+
+
+@contextlib.asynccontextmanager
+async def _demo() -> AsyncIterator[str]:
+    """Run the model of the demo; yield its base URL."""
+    # Any other start need not wait for its server.
+    from turnbridge.scripted_model.persona import respond  # noqa: PLC0415
+    from turnbridge.scripted_model.server import ScriptedModel  # noqa: PLC0415
+
+    async with ScriptedModel(respond) as model:
+        yield model.base_url
 
 
 def _banner(settings: Settings, gateway: Gateway, address: Address, api_key: str, *, demo: bool) -> Banner:

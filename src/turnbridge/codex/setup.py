@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from turnbridge import __version__
-from turnbridge.codex import self_check, versions
+from turnbridge.codex import versions
 from turnbridge.codex.process.backend import AccountBackend, CodexBackend
 from turnbridge.codex.process.budget import Budget
 from turnbridge.codex.process.home import login_state, prepare_bare_home, prepare_home, provider_overrides
@@ -57,6 +57,9 @@ def _pool(
     async def start() -> Worker:
         prepare()
         worker = await start_worker(spec, tap=tap)
+        # It has a server of its own, which would delay the gateway's.
+        from turnbridge.codex import self_check  # noqa: PLC0415
+
         try:
             worker.extras = (await self_check.check(spec, worker)).findings
         except BaseException:

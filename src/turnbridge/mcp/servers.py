@@ -27,10 +27,6 @@ MOST_PAGES = 20
 MOST_TOOLS = 512
 """Tools of one server, more than any model can choose from."""
 
-NOT_ENABLED = (
-    "This gateway does not connect to MCP servers: its operator has not set PROXY_MCP. "
-    "Ask for `PROXY_MCP=public`, or declare the tools as functions and run them yourself."
-)
 OTHER_HOST = {
     "public": "Only public hosts are reached here, by https on port 443 (PROXY_MCP=public).",
     "hosts": "Its host is not among those that this gateway's operator allows (PROXY_MCP).",
@@ -88,8 +84,6 @@ class HttpToolServers:
 
     def session(self, server: McpServer) -> "HttpToolSession":
         """Return a session with a server, which connects when it is needed."""
-        if self._hosts.access == "off":
-            raise InvalidRequest(NOT_ENABLED, code="mcp_not_enabled", param=server.param)
         origin = origin_of(server.url)
         if not self._hosts.allows(origin):
             param = f"{server.param}.server_url"

@@ -5,15 +5,17 @@ import base64
 import codecs
 import re
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from turnbridge.engine.ports import Helpers, LoadedImage, UploadedFiles
-from turnbridge.media.fetch import Fetched, FetchFailed, FetchTooLarge, GuardedFetcher
 from turnbridge.media.pdf import MOST_PAGES, pdf_text
 from turnbridge.turn.errors import InvalidRequest, unknown_file
 from turnbridge.turn.images import SUPPORTED_IMAGES, excess_of_pixels, image_pixels, image_type
 from turnbridge.turn.items import FilePart, replace
+
+if TYPE_CHECKING:
+    from turnbridge.media.fetch import Fetched, GuardedFetcher
 
 
 class HttpMediaLoader:
@@ -22,7 +24,7 @@ class HttpMediaLoader:
     def __init__(
         self,
         pdf_helpers: Helpers,
-        fetcher: GuardedFetcher | None = None,
+        fetcher: "GuardedFetcher | None" = None,
         *,
         files: UploadedFiles | None = None,
         pdf_pages: int = MOST_PAGES,
@@ -31,10 +33,11 @@ class HttpMediaLoader:
         self._pdf_helpers = pdf_helpers
         self._files = files
         self._pdf_pages = pdf_pages
-        self._fetcher = fetcher or GuardedFetcher()
+        self._fetcher = fetcher
 
     async def aclose(self) -> None:
-        await self._fetcher.aclose()
+        if self._fetcher is not None:
+            await self._fetcher.aclose()
 
     async def image(self, url: str, *, param: str) -> LoadedImage:
         """Return the image behind an https URL."""
@@ -78,7 +81,11 @@ class HttpMediaLoader:
             )
         return _with_name(text, filename)
 
-    async def _fetch(self, url: str, *, kind: Literal["image", "file"], param: str) -> Fetched:
+    async def _fetch(self, url: str, *, kind: Literal["image", "file"], param: str) -> "Fetched":
+        # Its HTTP client would delay every start, and most gateways never fetch anything.
+        from turnbridge.media.fetch import FetchFailed, FetchTooLarge, GuardedFetcher  # noqa: PLC0415
+
+        self._fetcher = self._fetcher or GuardedFetcher()
         try:
             return await self._fetcher.get(url)
         except FetchFailed as error:
