@@ -8,6 +8,7 @@ import ast
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -36,6 +37,8 @@ from turnbridge.web.middleware.observability import Metrics, RequestContext
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+BADGE = ROOT / "docs/pictures/coverage.svg"
 
 PAGE_COLUMNS = 130
 
@@ -241,8 +244,21 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
+def badge() -> str:
+    """Return the picture of the least branch coverage that the tests demand."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    words = f"coverage ≥ {project['tool']['coverage']['report']['fail_under']} %"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="112" height="20" role="img" aria-label="{words}">'
+        '<rect width="112" height="20" rx="3" fill="#0f766e"/>'
+        f'<text x="56" y="14" text-anchor="middle" font-family="sans-serif" font-size="11" fill="#fff">{words}</text>'
+        "</svg>\n"
+    )
+
+
 def main() -> None:
     """Bring every page up to date, and name those that were not."""
+    BADGE.write_text(badge(), encoding="utf-8")
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if (fresh := regenerated(text)) != text:

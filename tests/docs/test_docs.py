@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.docs.conftest import EXAMPLE_TIMEOUT_S, Demo
-from tools.docs import PAGES, PARTS, ROOT, regenerated
+from tools.docs import BADGE, PAGES, PARTS, ROOT, badge, regenerated
 from turnbridge import __version__
 from turnbridge.api.chat import decode as chat
 from turnbridge.api.chat.schema import ChatRequest
@@ -63,6 +63,7 @@ def test_the_site_builds_without_a_broken_link() -> None:
 def test_every_generated_part_is_up_to_date() -> None:
     stale = [page.name for page in PAGES if regenerated(_text(page)) != _text(page)]
     assert not stale, "Run: python -m tools.docs"
+    assert _text(BADGE) == badge(), "Run: python -m tools.docs"
 
 
 def test_every_part_that_can_be_generated_stands_on_a_page() -> None:
