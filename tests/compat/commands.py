@@ -104,6 +104,12 @@ COMMANDS = (
         source=OURS,
     ),
     Promise(
+        id="commands.serve.reload",
+        sentence="SIGHUP without a terminal reloads Codex's configuration and `PROXY_MODEL_ALIASES`, names what needs "
+        "a restart, and cuts no stream. From a terminal, it stops the gateway gracefully.",
+        source=OURS,
+    ),
+    Promise(
         id="commands.serve.lines",
         sentence="On a terminal each request is one line; `PROXY_LOG_FORMAT` and `NO_COLOR` decide otherwise.",
         source=OURS,

@@ -11,6 +11,7 @@ import pytest
 from tests.faults.leftovers import is_whole, nothing_left
 from tests.support.gateway import API_KEY, Bridge
 from tests.support.plain_http import RESPONSES, Ending, ask, client
+from tests.support.processes import restarts
 from tests.support.waiting import PATIENCE_S, until
 from turnbridge.turn.items import Json, JsonObject
 
@@ -143,10 +144,10 @@ async def test_a_turn_that_kills_every_app_server_is_tried_twice_and_no_more(
     bad: Bridge, tmp_path: Path, when: str, stream: bool
 ) -> None:
     async with nothing_left(bad):
-        before = bad.gateway.pool.restarts
+        before = restarts(bad.gateway.pool)
         async with an_undisturbed_turn(bad, tmp_path / "gate"):
             assert await turn(bad, stream=stream, fault="exit_now", when=when) == DIED
-        assert bad.gateway.pool.restarts - before == 2
+        assert restarts(bad.gateway.pool) - before == 2
         assert await turn(bad) == HELLO
 
 

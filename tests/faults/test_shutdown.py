@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -14,10 +15,10 @@ import httpx2
 import pytest
 
 from tests.support.gateway import HOLD_MS
-from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.gateway_process import START_TIMEOUT_S, GatewayProcess, gateway_process
 from tests.support.plain_http import CHAT, RESPONSES, Answer, Ending, ask
 from tests.support.processes import descriptors
-from tests.support.waiting import until
+from tests.support.waiting import LOOK_AGAIN_S, until
 from turnbridge.codex.process.pool import Pool
 from turnbridge.scripted_model.replies import (
     Reply,
@@ -35,6 +36,15 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 AT_ONCE_S = 15.0
 """How long an end may take that waits for nobody, on a busy machine; Codex itself gets two seconds of it."""
 
+# Gives a program a terminal of its own, which stays open for as long as it runs.
+AT_A_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+master, slave = os.openpty()
+fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+os.set_inheritable(master, True)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 REFUSED = Ending(status=503, code="shutting_down")
 LOOK: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 
@@ -122,7 +132,8 @@ async def test_running_turns_finish_while_new_ones_are_refused(started_before: P
 @pytest.mark.promise("faults.drain")
 async def test_a_terminal_that_closes_cuts_no_stream(started_before: Path) -> None:
     """It may send its signal twice: the shell does, and the system."""
-    async with running(started_before, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
+    at_terminal = [sys.executable, "-c", AT_A_TERMINAL]
+    async with running(started_before, at_terminal, PROXY_DRAIN_S=20) as (gateway, model), gateway.client() as http:
         turns = [await begin(http, CHAT), await begin(http, RESPONSES)]
         gateway.send(signal.SIGHUP)
         while (refused := await ask(http, RESPONSES, body(RESPONSES, "well"))).status == 200:
@@ -134,6 +145,37 @@ async def test_a_terminal_that_closes_cuts_no_stream(started_before: Path) -> No
         model.gate.set()
         assert await asyncio.gather(*turns) == [Ending(status=200, text="Begun, done.")] * 2
         assert await ended(gateway, within_s=AT_ONCE_S) == 0
+
+
+@pytest.mark.promise("commands.serve.reload")
+async def test_without_a_terminal_a_hang_up_reloads_and_cuts_no_stream(started_before: Path) -> None:
+    file, codex = started_before / "settings.toml", started_before / "user-codex" / "config.toml"
+    file.write_text('PROXY_MODEL_ALIASES = "old=gpt-5.5"', encoding="utf-8")
+    settings = {"PROXY_CONFIG": file, "PROXY_WARM_THREADS_MAX": 8}
+    async with running(started_before, ["setsid"], **settings) as (gateway, model), gateway.client() as http:
+        turns = [await begin(http, CHAT), await begin(http, RESPONSES)]
+        (before,) = gateway.app_servers()
+        file.write_text("PROXY_QUEUE_MAX = -1", encoding="utf-8")
+        gateway.send(signal.SIGHUP)
+        await until(lambda: '"not_reloaded"' in gateway.log())
+        file.write_text('PROXY_MODEL_ALIASES = "new=gpt-5.5"\nPROXY_QUEUE_MAX = 7', encoding="utf-8")
+        codex.write_text(f'{codex.read_text()}[profiles.mine]\nmodel = "local-7b"\n', encoding="utf-8")
+        gateway.send(signal.SIGHUP)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while "local-7b" not in (await http.get("/v1/models")).text:  # noqa: ASYNC110 - It tells nobody by itself.
+                await asyncio.sleep(LOOK_AGAIN_S)
+        listed = [entry["id"] for entry in (await http.get("/v1/models")).json()["data"]]
+        assert ("old" in listed, "new" in listed) == (False, True)
+        waits = [json.loads(line) for line in gateway.log().splitlines() if '"restart_needed"' in line]
+        assert [line["settings"] for line in waits] == [["PROXY_QUEUE_MAX"]]
+        # The old app-server keeps its turns; new ones have the new configuration.
+        well = await ask(http, CHAT, {**body(CHAT, "well"), "model": "local-7b"})
+        assert well == Ending(status=200, text="Well.")
+        assert (before in gateway.app_servers(), any(turn.done() for turn in turns)) == (True, False)
+        model.gate.set()
+        assert await asyncio.gather(*turns) == [Ending(status=200, text="Begun, done.")] * 2
+        await until(lambda: before not in gateway.app_servers())
+        assert (await http.get("/readyz")).status_code == 200
 
 
 @pytest.mark.promise("faults.drain")

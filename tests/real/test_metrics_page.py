@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.waiting import LOOK_AGAIN_S, PATIENCE_S
-from turnbridge.codex.process.pool import Reason
+from turnbridge.codex.process.process import Reason
 from turnbridge.scripted_model.replies import answer, error_reply, message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

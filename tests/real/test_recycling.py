@@ -10,7 +10,7 @@ import pytest
 from tests.faults.leftovers import grow
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.plain_http import CHAT, RESPONSES, Call, Ending, ask
-from tests.support.processes import command, resident_mb, with_variable
+from tests.support.processes import command, resident_mb, restarts, with_variable
 from tests.support.waiting import until
 from turnbridge.scripted_model.replies import (
     Reply,
@@ -88,7 +88,7 @@ async def test_sixty_turns_in_a_row_are_served_while_app_servers_are_replaced(
         seen |= pids
         largest = max(largest, *map(resident_mb, pids))
     assert len(seen) >= 2 + 3 * 2
-    assert two.gateway.pool.restarts == 0, "to be replaced is not to crash"
+    assert restarts(two.gateway.pool) == 0, "to be replaced is not to crash"
     record_property("largest_app_server_mb", round(largest))
 
 

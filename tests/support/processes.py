@@ -3,6 +3,8 @@
 import resource
 from pathlib import Path
 
+from turnbridge.codex.process.pool import Pool
+
 PROC = Path("/proc")
 STARTED = 19
 """Where the time of its start stands in the status of a process, after its name."""
@@ -21,6 +23,11 @@ def descendants(pid: int) -> list[int]:
         found += below
         waiting += below
     return sorted(found, key=_age)
+
+
+def restarts(pool: Pool) -> int:
+    """Return how many app-servers of a pool ended by themselves, or hung and were killed."""
+    return pool.ended["crashed"] + pool.ended["hung"]
 
 
 def app_servers(pid: int) -> list[int]:

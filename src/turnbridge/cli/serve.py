@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import structlog
@@ -18,6 +18,7 @@ from turnbridge.cli.api_key import KEY_FILE, stored_key
 from turnbridge.cli.console import EXIT_UNAVAILABLE, Banner, progress, refuse, shown_key, usable_settings, warn
 from turnbridge.cli.listener import Address, Listener, address_of, listen, passed_listener, resolved
 from turnbridge.cli.page_data import command_data
+from turnbridge.cli.reload import has_terminal, reload
 from turnbridge.cli.welcome import account_lines, is_interactive, offer_login
 from turnbridge.logs.output import print_to
 from turnbridge.logs.setup import conceal, configure_logging
@@ -58,7 +59,7 @@ def serve(*, demo: bool, **chosen: object) -> None:
     beside = address_of(listener)
     others = [(own, _listen_beside(settings, own, where, beside)) for own, where in own_listeners(settings)]
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(settings, listener, others, demo=demo))
+        runner.run(_serve(settings, chosen, listener, others, demo=demo))
 
 
 def _reopen_closed_streams() -> None:
@@ -105,7 +106,12 @@ def _generated_key(directory: Path) -> str:
 
 
 async def _serve(
-    settings: Settings, listener: Listener, others: list[tuple[OwnListener, Listener]], *, demo: bool
+    settings: Settings,
+    chosen: Mapping[str, object],
+    listener: Listener,
+    others: list[tuple[OwnListener, Listener]],
+    *,
+    demo: bool,
 ) -> None:
     api_key = settings.api_key or _generated_key(settings.data_dir)
     conceal((*api_key.split(","), settings.metrics_token or ""))
@@ -129,6 +135,7 @@ async def _serve(
         app = ByPort(gateway.app, by_port) if by_port else gateway.app
         server = HttpServer(app, most_connections=max(MOST_CONNECTIONS, wanted))
         stack.enter_context(_drain_on_signals(gateway, server, settings.drain_s, hands_over=listener.passed))
+        stack.enter_context(_reload_on_signal(gateway, settings, chosen))
         _say(banner.opening())
         for own, where in own_listeners(settings):
             _say(_other_banner(own, places[own.name], chosen=where != ON))
@@ -203,7 +210,7 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float, *, h
 
     A gateway that hands over refuses nobody: new connections wait for its successor, or are with it already.
 
-    A closing terminal may send SIGHUP twice, so a second SIGHUP is ignored. Under `nohup`, SIGHUP stays ignored.
+    A closing terminal may send SIGHUP twice, so a second SIGHUP is ignored.
     """
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []
@@ -228,7 +235,7 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float, *, h
             stop()
 
     handlers = {signal.SIGINT: stop, signal.SIGTERM: stop}
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+    if _hears_hang_up() and has_terminal():
         handlers[signal.SIGHUP] = hang_up
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
@@ -237,6 +244,25 @@ def _drain_on_signals(gateway: Gateway, server: HttpServer, drain_s: float, *, h
     finally:
         for number in handlers:
             loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _reload_on_signal(gateway: Gateway, settings: Settings, chosen: Mapping[str, object]) -> Iterator[None]:
+    """Reload at SIGHUP where no terminal sends it: a service manager, or a script."""
+    if not _hears_hang_up() or has_terminal():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload, gateway, settings, chosen)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def _hears_hang_up() -> bool:
+    """Tell whether SIGHUP is not ignored, as it is under `nohup`."""
+    return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
 def _listen_beside(settings: Settings, own: OwnListener, chosen: str, beside: Address) -> Listener:

@@ -31,6 +31,7 @@ StartLimitBurst=10
 [Service]
 Type=exec
 ExecStart={words}
+ExecReload=/bin/kill -HUP $MAINPID
 {variables}Restart=on-failure
 RestartSec=2
 # A mistake in the settings: starting again does not help.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.codex.process.idle_worker import Starter, answering
 from tests.faults.leftovers import grow, is_whole
-from tests.support.processes import resident_mb
+from tests.support.processes import resident_mb, restarts
 from tests.support.waiting import until
 from turnbridge.codex.process import pool as pool_module
 from turnbridge.codex.process import worker as worker_module
@@ -106,7 +106,7 @@ async def test_requests_wait_for_the_successor_of_an_app_server_that_crashed(sta
         await asyncio.sleep(0)
         starter.gate.set()
         assert await waiting is starter.workers[1] is not first
-        assert (pool.restarts, pool.readiness()) == (1, READY)
+        assert (restarts(pool), pool.readiness()) == (1, READY)
 
 
 @pytest.mark.promise("faults.restart")
@@ -167,7 +167,7 @@ async def test_app_servers_beyond_the_first_are_stopped_when_they_are_idle(
             worker.idle_since -= Pool.idle_s
         await asyncio.shield(idle.process.exited)
         await asyncio.sleep(0.1)
-        assert (pool.workers, pool.target, pool.restarts) == ([first, busy, parked], 3, 0)
+        assert (pool.workers, pool.target, restarts(pool)) == ([first, busy, parked], 3, 0)
 
 
 async def test_a_turn_goes_to_the_first_app_server_at_ease_so_that_others_become_idle(starter: Starter) -> None:
@@ -283,7 +283,7 @@ async def test_to_look_for_a_login_again_and_again_is_no_crash(starter: Starter)
             may_know_less(starter.workers[-1])
             with pytest.raises(LoginRequired, match=LOGIN_HELP):
                 await pool.worker()
-        assert pool.restarts == 0
+        assert restarts(pool) == 0
 
 
 @pytest.mark.promise("commands.login.noticed")
@@ -333,7 +333,7 @@ async def test_app_servers_that_know_the_login_serve_on_while_those_without_it_a
         await starter.has_started(3)
         await until(lambda: pool.workers == [knowing, starter.workers[2]])
         assert alive(knowing)
-        assert pool.restarts == 0
+        assert restarts(pool) == 0
 
 
 @pytest.mark.promise("commands.login.noticed")
@@ -351,7 +351,7 @@ async def test_app_servers_with_an_outdated_login_are_replaced(
         await asyncio.shield(outdated.process.exited)
         assert pool.workers == starter.workers[1:]
         assert [worker.login for worker in pool.workers] == [changed]
-        assert (pool.restarts, pool.readiness().ready) == (0, changed is not None)
+        assert (restarts(pool), pool.readiness().ready) == (0, changed is not None)
 
 
 async def test_on_demand_nothing_starts_before_the_first_request(starter: Starter) -> None:
@@ -442,7 +442,7 @@ async def test_an_app_server_that_has_grown_too_old_or_too_large_is_recycled_whe
         starter.gate.set()
         await asyncio.shield(first.process.exited)
         assert pool.workers == [starter.workers[1]]
-        assert (pool.restarts, pool.readiness()) == (0, READY)
+        assert (restarts(pool), pool.readiness()) == (0, READY)
 
 
 @pytest.mark.promise("faults.recycling")

@@ -124,6 +124,12 @@ class CodexBackend:
             for pool in account.pools:
                 yield from pool.workers
 
+    def reload(self) -> None:
+        """Let every account read its Codex configuration anew."""
+        for account in self.accounts.values():
+            for pool in account.pools:
+                pool.reload()
+
     async def aclose(self) -> None:
         """Stop the app-servers of the named accounts."""
         for running in self._running:

@@ -9,27 +9,23 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import NamedTuple, get_args
 
 import structlog
 
 from turnbridge.codex.process.budget import Budget
 from turnbridge.codex.process.connection import CodexFaulted
+from turnbridge.codex.process.process import Reason
 from turnbridge.codex.process.worker import Worker
 from turnbridge.codex.protocol.plan import Plan
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, LoginRequired
 
 log = structlog.get_logger(__name__)
 
-Reason: TypeAlias = Literal["crashed", "hung", "unanswered", "memory", "age", "login", "home_removed", "idle", "room"]
-"""Why an app-server is stopped or replaced; the first two ended without us."""
-
 STARTING = "Codex is starting."
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(NamedTuple):
     """Whether turns can run, and the reason if they cannot."""
 
     ready: bool
@@ -98,11 +94,6 @@ class Pool:
         """What its app-servers tell of the plan."""
         self.ended: Counter[str] = Counter(dict.fromkeys(get_args(Reason), 0))
         """How many app-servers have been replaced or stopped, by reason."""
-
-    @property
-    def restarts(self) -> int:
-        """Return how many app-servers ended by themselves, or hung and were killed."""
-        return self.ended["crashed"] + self.ended["hung"]
 
     @property
     def logged_in(self) -> bool:
@@ -210,6 +201,12 @@ class Pool:
             probe = asyncio.ensure_future(self._probe(worker))
             self._probes.add(probe)
             probe.add_done_callback(self._probes.discard)
+
+    def reload(self) -> None:
+        """Replace all app-servers by some that read their configuration anew; running turns finish where they are."""
+        for worker in self._serving:
+            worker.stale = True
+        self._check.set()
 
     def recycle_homeless(self) -> None:
         """Recycle the app-servers whose home was removed; the next start creates it again."""
@@ -344,6 +341,8 @@ class Pool:
     def _due_reason(self, worker: Worker) -> Reason:
         if self._is_outdated(worker):
             return "login"
+        if worker.stale:
+            return "reload"
         return "memory" if self._growth(worker) >= self.max_growth_bytes else "age"
 
     def _is_handing_over(self) -> bool:
@@ -355,7 +354,8 @@ class Pool:
         return draining and all(self._growth(worker) < 2 * self.max_growth_bytes for worker in self._serving)
 
     def _is_outgrown(self, worker: Worker) -> bool:
-        return self._growth(worker) >= self.max_growth_bytes or _now() - worker.started_at >= self.max_age_s
+        old = worker.stale or _now() - worker.started_at >= self.max_age_s
+        return old or self._growth(worker) >= self.max_growth_bytes
 
     def _growth(self, worker: Worker) -> int:
         """Return the memory that an app-server has gained, besides its threads that are still held."""

@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from turnbridge.codex.process.home import codex_environment
 
@@ -26,6 +27,11 @@ REAP_S = 1.0
 # Enough of stderr to say why a process died.
 KEPT_STDERR_CHUNKS = 20
 KEPT_STDERR_CHARS = 500
+
+Reason: TypeAlias = Literal[
+    "crashed", "hung", "unanswered", "memory", "age", "login", "reload", "home_removed", "idle", "room"
+]
+"""Why an app-server is stopped or replaced; the first two ended without us."""
 
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 COMPLAINT = re.compile(r"^Error: (.{1,300})", re.MULTILINE)

@@ -137,6 +137,8 @@ class Worker:
     """Its memory, as last measured."""
     first_resident_bytes: int = 0
     """Its memory when it was ready."""
+    stale: bool = False
+    """Whether it is to be replaced by one that reads its configuration anew."""
     hangs: bool = False
     """Whether it was killed because it did not answer the probe."""
     over_websocket: bool
