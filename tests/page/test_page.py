@@ -372,3 +372,18 @@ async def test_a_watcher_that_is_far_behind_loses_requests_and_knows_it(house: H
         for number in range(MOST_UNREAD + 1):
             house.recent.note(ended(number), "ok", 1.0)
         assert watcher.lost
+
+
+@pytest.mark.promise("page.live")
+async def test_a_guest_sees_the_last_requests_of_its_own_whoever_came_since(house: House) -> None:
+    house.recent.note(ended(0), "ok", 1.0)
+    own = ended(1)
+    own.client, own.model = Client(id="1", name="guest"), "m" * 10_000
+    house.recent.note(own, "ok", 1.0)
+    for number in range(2, MOST_REQUESTS + 2):
+        house.recent.note(ended(number), "ok", 1.0)
+    (seen,) = house.recent.seen_by("guest")
+    assert seen["id"] == "req_1"
+    # The name is the client's own word, and may be megabytes.
+    assert seen["model"] == "m" * 128
+    assert [entry["id"] for entry in house.recent.seen_by(None)] == [f"req_{n}" for n in range(2, MOST_REQUESTS + 2)]

@@ -8,8 +8,10 @@ import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, overload
+from itertools import islice
+from typing import NamedTuple
 
+from turnbridge.turn.events import Usage
 from turnbridge.turn.items import Json, JsonObject
 from turnbridge.web.middleware.observability import MODEL_NAME_LIMIT, Outcome, RequestContext
 
@@ -23,33 +25,105 @@ MOST_COUNTED = 2000
 PERCENTILES = (50, 90, 99)
 
 
-class Figures(NamedTuple):
-    """What is counted of a request."""
+class Seen(NamedTuple):
+    """What is kept of a request that has ended. What is shown of it is made when somebody looks."""
 
+    at: float
+    """When it ended, by the clock of the system; all other times are by the request's own."""
+    id: str
     client: str | None
-    model: str
+    agent: str
+    page: bool
+    method: str
+    route: str
+    model: str | None
+    """As the client names it, or the beginning of that: it may be as long as a body."""
+    codex_model: str | None
+    served: str | None
+    stream: bool
+    status: int | None
+    outcome: Outcome
     error: str | None
-    """The code of its error, or how it ended, unless that was well."""
-    first_ms: float | None
-    total_ms: float | None
-    """Of answers that came to their end."""
+    usage: Usage | None
+    started_at: float
+    queued_at: float | None
+    admitted_at: float | None
+    served_at: float | None
+    first_output_at: float | None
+    ended_at: float
+
+    def entry(self) -> JsonObject:
+        """Return it as the page shows it."""
+        usage = self.usage
+        tokens: Json = (
+            None
+            if usage is None
+            else {"input": usage.input, "cached": usage.cached, "output": usage.output, "reasoning": usage.reasoning}
+        )
+        return {
+            "id": self.id,
+            "time": round(self.at, 3),
+            "client": self.client,
+            "agent": self.agent,
+            "page": self.page,
+            "route": f"{self.method} {self.route}",
+            "model": self.model,
+            "served": self.served,
+            "stream": self.stream,
+            "status": self.status,
+            "outcome": self.outcome,
+            "error": self.error,
+            "tokens": tokens,
+            "first_output_ms": self.first_ms,
+            "total_ms": _ms(self.started_at, self.ended_at),
+            "waits": dict[str, Json](self._waits()),
+        }
+
+    def _waits(self) -> Iterator[tuple[str, float]]:
+        """Yield what a request waited for, one after another, and how long; the last one until its end."""
+        names = ("read", "queue", "thread", "provider", "stream")
+        ends = (self.queued_at, self.admitted_at, self.served_at, self.first_output_at)
+        began = self.started_at
+        for name, at in zip(names, ends, strict=False):
+            if at is None:
+                yield name, _ms(began, self.ended_at)
+                return
+            yield name, _ms(began, at)
+            began = at
+        yield names[-1], _ms(began, self.ended_at)
+
+    @property
+    def first_ms(self) -> float | None:
+        """Return how long the first output took."""
+        return None if self.first_output_at is None else _ms(self.started_at, self.first_output_at)
+
+    @property
+    def whole_ms(self) -> float | None:
+        """Return how long an answer took that came to its end."""
+        whole = self.outcome == "ok" and self.served is not None
+        return _ms(self.started_at, self.ended_at) if whole else None
+
+    @property
+    def failure(self) -> str | None:
+        """Return the code of its error, or how it ended, unless that was well."""
+        return None if self.outcome in ("ok", "client_gone") else self.error or self.outcome
 
 
 class Watcher:
     """Someone who is told of each request that ends."""
 
     def __init__(self) -> None:
-        self._unread: deque[JsonObject] = deque()
+        self._unread: deque[Seen] = deque()
         self._wake = asyncio.Event()
         self.lost = False
         """Whether requests were dropped since the last call."""
 
-    def tell(self, entry: JsonObject) -> None:
+    def tell(self, seen: Seen) -> None:
         """Keep a request until it is asked for."""
         if len(self._unread) >= MOST_UNREAD:
             self._unread.clear()
             self.lost = True
-        self._unread.append(entry)
+        self._unread.append(seen)
         self._wake.set()
 
     async def next(self, within_s: float) -> list[JsonObject]:
@@ -60,7 +134,7 @@ class Watcher:
         if self._unread:
             await asyncio.sleep(TOGETHER_S)
         self._wake.clear()
-        told = list(self._unread)
+        told = [seen.entry() for seen in self._unread]
         self._unread.clear()
         return told
 
@@ -71,30 +145,51 @@ class RecentRequests:
     def __init__(self, *, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._since = now()
-        self._last: deque[JsonObject] = deque(maxlen=MOST_REQUESTS)
-        self._counted: deque[Figures] = deque(maxlen=MOST_COUNTED)
+        self._seen: deque[Seen] = deque(maxlen=MOST_COUNTED)
         self._watchers: set[Watcher] = set()
 
     def note(self, context: RequestContext, outcome: Outcome, ended_at: float) -> None:
         """Add a request that has ended."""
-        entry = _entry(context, outcome, ended_at, self._now())
-        self._last.append(entry)
-        self._counted.append(_figures(context, outcome, ended_at))
+        seen = Seen(
+            self._now(),
+            context.request_id,
+            None if context.client is None else context.client.name,
+            context.agent,
+            context.from_page,
+            context.method,
+            context.route,
+            None if context.model is None else context.model[:MODEL_NAME_LIMIT],
+            context.codex_model,
+            context.served_by,
+            context.stream,
+            context.status,
+            outcome,
+            context.error_code,
+            context.usage,
+            context.started_at,
+            context.queued_at,
+            context.admitted_at,
+            context.served_at,
+            context.first_output_at,
+            ended_at,
+        )
+        self._seen.append(seen)
         for watcher in self._watchers:
-            watcher.tell(entry)
+            watcher.tell(seen)
 
     def seen_by(self, client: str | None) -> list[JsonObject]:
         """Return the last requests, newest last: of one client, or of all."""
-        return [entry for entry in self._last if client in (None, entry["client"])]
+        newest = (seen for seen in reversed(self._seen) if client in (None, seen.client))
+        return [seen.entry() for seen in islice(newest, MOST_REQUESTS)][::-1]
 
     def figures(self, client: str | None) -> JsonObject:
         """Return errors by code and latencies by model: of one client, or of all."""
-        counted = [each for each in self._counted if client in (None, each.client)]
-        errors = Counter(each.error for each in counted if each.error is not None)
-        by_model: dict[str, list[Figures]] = {}
+        counted = [each for each in self._seen if client in (None, each.client)]
+        errors = Counter(each.failure for each in counted if each.failure is not None)
+        by_model: dict[str, list[Seen]] = {}
         for each in counted:
-            if each.total_ms is not None or each.first_ms is not None:
-                by_model.setdefault(each.model, []).append(each)
+            if each.whole_ms is not None or each.first_ms is not None:
+                by_model.setdefault(each.codex_model or "", []).append(each)
         return {
             "since": round(self._since),
             "requests": len(counted),
@@ -105,7 +200,7 @@ class RecentRequests:
                     "model": model,
                     "requests": len(found),
                     "first_output_ms": _percentiles([each.first_ms for each in found if each.first_ms is not None]),
-                    "total_ms": _percentiles([each.total_ms for each in found if each.total_ms is not None]),
+                    "total_ms": _percentiles([each.whole_ms for each in found if each.whole_ms is not None]),
                 }
                 for model, found in sorted(by_model.items(), key=lambda each: -len(each[1]))
             ],
@@ -127,58 +222,6 @@ class RecentRequests:
             self._watchers.discard(watcher)
 
 
-def _entry(context: RequestContext, outcome: Outcome, ended_at: float, now: float) -> JsonObject:
-    usage, started = context.usage, context.started_at
-    tokens: Json = (
-        None
-        if usage is None
-        else {"input": usage.input, "cached": usage.cached, "output": usage.output, "reasoning": usage.reasoning}
-    )
-    return {
-        "id": context.request_id,
-        "time": round(now, 3),
-        "client": None if context.client is None else context.client.name,
-        "agent": context.agent,
-        "page": context.from_page,
-        "route": f"{context.method} {context.route}",
-        "model": None if context.model is None else context.model[:MODEL_NAME_LIMIT],
-        "served": context.served_by,
-        "stream": context.stream,
-        "status": context.status,
-        "outcome": outcome,
-        "error": context.error_code,
-        "tokens": tokens,
-        "first_output_ms": _ms(started, context.first_output_at),
-        "total_ms": _ms(started, ended_at),
-        "waits": dict[str, Json](_waits(context, ended_at)),
-    }
-
-
-def _waits(context: RequestContext, ended_at: float) -> Iterator[tuple[str, float]]:
-    """Yield what a request waited for, one after another, and how long; the last one until its end."""
-    names = ("read", "queue", "thread", "provider", "stream")
-    ends = (context.queued_at, context.admitted_at, context.served_at, context.first_output_at)
-    began = context.started_at
-    for name, at in zip(names, ends, strict=False):
-        if at is None:
-            yield name, _ms(began, ended_at)
-            return
-        yield name, _ms(began, at)
-        began = at
-    yield names[-1], _ms(began, ended_at)
-
-
-def _figures(context: RequestContext, outcome: Outcome, ended_at: float) -> Figures:
-    well = outcome in ("ok", "client_gone")
-    return Figures(
-        client=None if context.client is None else context.client.name,
-        model=context.codex_model or "",
-        error=None if well else context.error_code or outcome,
-        first_ms=_ms(context.started_at, context.first_output_at),
-        total_ms=_ms(context.started_at, ended_at) if outcome == "ok" and context.served_by is not None else None,
-    )
-
-
 def _percentiles(values: Sequence[float]) -> Json:
     """Return the value that so many per cent of the values are not above."""
     if not values:
@@ -187,9 +230,5 @@ def _percentiles(values: Sequence[float]) -> Json:
     return {f"p{percent}": ranked[-(-len(ranked) * percent // 100) - 1] for percent in PERCENTILES}
 
 
-@overload
-def _ms(start: float, end: float) -> float: ...
-@overload
-def _ms(start: float, end: float | None) -> float | None: ...
-def _ms(start: float, end: float | None) -> float | None:
-    return None if end is None else round((end - start) * 1000, 1)
+def _ms(start: float, end: float) -> float:
+    return round((end - start) * 1000, 1)
