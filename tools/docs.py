@@ -40,6 +40,9 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 BADGE = ROOT / "docs/pictures/coverage.svg"
 
+# What a client in a container needs.
+REACH = "../clients.md#from-a-container-or-another-machine"
+
 PAGE_COLUMNS = 130
 
 # What OpenAI's SDKs try again by themselves, besides every status from 500 on.
@@ -185,21 +188,22 @@ EXAMPLE = Values(
 def _client_page(client: Client) -> str:
     """Return how to connect a client."""
     writes = client.written is not None
-    command = f"turnbridge connect {client.name}{' --write' if writes else ''} --test"
-    outcome = (
-        "writes the settings below, keeps a backup, and sends a call as the client does. `--undo` restores the file."
-        if writes
-        else "shows the settings below with your own address and key, and sends a call as the client does."
-    )
+    command, outcome = f"turnbridge connect {client.name}", "This shows the settings below with your address and key."
+    if writes:
+        command += " --write"
+        outcome = "This writes the settings below and keeps a backup. `--undo` restores the file."
+    outcome += " `--test` sends a call as the client does."
     settings = client.settings
-    words = [client.then, *client.notes, f"Seen with {client.seen}." if client.seen else ""]
+    reach = "A container does not reach the host's 127.0.0.1 on Linux"
+    notes = (note.replace(reach, f"{reach} ([remedy]({REACH}))") for note in client.notes)
+    words = [client.then, *notes, f"Tried with {client.seen}." if client.seen else ""]
     if client.page is not None:
         words.append(f"More: [{client.title}](../{client.page}).")
     parts = (
-        f"For users of {client.title}: use it with your Codex login. The [gateway](../quickstart.md) runs.",
-        f"```sh\n{command}\n```",
+        f"For users of {client.title}: use it with your Codex login. Start the [gateway](../quickstart.md) first.",
+        f"```sh\n{command} --test\n```" if writes else f"```sh\n{command}\n{command} --test\n```",
         outcome,
-        f"Where they go: {client.where}.",
+        f"Place of the settings: {client.where}.",
         f"```{settings.language}\n{settings.text(EXAMPLE)}\n```",
         " ".join(filter(None, words)),
     )

@@ -123,6 +123,9 @@ async def test_a_call_of_each_kind_arrives(started_before: Path) -> None:
         refused = await run(started_before, "connect", "codex", "--test", "--model", "nonsense", PORT=port)
         wrong_key = await run(started_before, "connect", "codex", "--test", PORT=port, PROXY_API_KEY="sk-wrong")
         told = await run(started_before, "connect", "claude", "--write", "--test", PORT=port)
+        (started_before / "new.key").write_text((await run(started_before, "keys", "create", "zoe")).out)
+        new_key = await run(started_before, "connect", "aider", "--test", "--key-file", "new.key", PORT=port)
+    assert (new_key.status, new_key.err) == (0, "")
     for client, one in tried:
         assert (one.status, one.err) == (0, "")
         arrived = json.loads(one.out)["test"]

@@ -4,6 +4,7 @@ import http.client
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_en
 from turnbridge.codex.process.home import write_private
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
-from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.errors import GatewayError, InvalidApiKey
 from turnbridge.turn.items import JsonObject, replace
 
 EXIT_FAILED = 1
@@ -28,6 +29,8 @@ FOLDER = "connect"
 DEFAULT = OfferedModel(name="codex-5", window=272_000, output=128_000)
 HIDDEN_KEY = "YOUR_KEY"
 PROSE_COLUMNS = 80
+# A gateway accepts a key that was just made within a second; on a busy machine, a little later.
+NEW_KEY_S, RETRY_S = 2.0, 0.3
 
 
 def connect(
@@ -53,7 +56,7 @@ def connect(
     if undo:
         _undo(chosen, settings, as_json=as_json)
         return
-    models = _served_models(configured_endpoint(settings))
+    models = _served_models(configured_endpoint(settings), NEW_KEY_S if key_file is not None else 0)
     values = _values(chosen, settings, models or (), model, key_file)
     shown = _as_json(chosen, values, settings)
     if write:
@@ -195,8 +198,9 @@ def offered_model(models: Sequence[JsonObject], model: str | None) -> tuple[Offe
     return offered, model or next(same, name)
 
 
-def _served_models(endpoint: Endpoint) -> list[JsonObject] | None:
-    """Return what the running gateway serves; None if none runs."""
+def _served_models(endpoint: Endpoint, patience_s: float) -> list[JsonObject] | None:
+    """Return what the running gateway serves, which may not know a new key yet; None if none runs."""
+    end = time.monotonic() + patience_s
     try:
         if endpoint.readiness() is None:
             return None
@@ -204,7 +208,14 @@ def _served_models(endpoint: Endpoint) -> list[JsonObject] | None:
             warn(f"a gateway runs on {endpoint.base_url}, but this user does not have its key.")
             return []
         with progress("Asking the gateway for its models ..."):
-            listed = endpoint.get("/v1/models")
+            while True:
+                try:
+                    listed = endpoint.get("/v1/models")
+                    break
+                except InvalidApiKey:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(RETRY_S)
     except NotTurnbridge as error:
         refuse(f"{error.message} Start the gateway on another one: {own_command('serve', '--port', '11436')}")
     except GatewayError as error:

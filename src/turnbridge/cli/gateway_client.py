@@ -13,7 +13,7 @@ import msgspec
 
 from turnbridge.cli.api_key import known_key
 from turnbridge.settings.fields import Settings
-from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.errors import GatewayError, InvalidApiKey
 from turnbridge.turn.items import Json, JsonObject
 
 # A gateway answers its probes at once, also under load.
@@ -73,7 +73,8 @@ class Endpoint:
         except (OSError, http.client.HTTPException) as error:
             raise GatewayError(f"The gateway on {self.base_url} does not answer: {error}") from error
         if response.status != http.client.OK:
-            raise GatewayError(error_message(response.status, data))
+            refused = InvalidApiKey if response.status == http.client.UNAUTHORIZED else GatewayError
+            raise refused(error_message(response.status, data))
         return decoded(data)
 
     def readiness(self) -> Readiness | None:
