@@ -9,8 +9,9 @@ import pytest
 from tests.engine.scripted_backend import NoServers, ScriptedMedia, WordTokenizer
 from tests.support.turn_requests import turn_request
 from turnbridge.engine import input_tokens as module
-from turnbridge.engine.input_tokens import AT_ONCE, InputCounter, functions_text
+from turnbridge.engine.input_tokens import AT_ONCE, InputCounter, counted, functions_text, uncounted
 from turnbridge.engine.ports import LoadedImage
+from turnbridge.engine.tool_serving import declared_tools
 from turnbridge.tokens import OpenAITokenizer
 from turnbridge.turn.errors import RateLimited
 from turnbridge.turn.items import (
@@ -25,7 +26,9 @@ from turnbridge.turn.items import (
     Reasoning,
     Role,
     TextPart,
+    replace,
 )
+from turnbridge.turn.mcp import McpFilter, McpServer, McpTool
 from turnbridge.turn.request import JsonOfSchema, Tool
 
 pytestmark = pytest.mark.anyio
@@ -188,3 +191,27 @@ async def test_few_requests_load_images_at_once_and_few_wait(monkeypatch: pytest
         task.cancel()
     await asyncio.wait(hanging)
     assert await counter.count(turn_request(items=(said("user", "one"),))) == 7
+
+
+async def test_a_format_that_is_put_into_words_is_counted_once() -> None:
+    output = JsonOfSchema(name="point", schema={"type": "object"}, strict=False, enforced=False)
+    spec = turn_request(output=output).spec
+    assert counted(spec, (), WordTokenizer()) == counted(turn_request().spec, (), WordTokenizer())
+
+
+def test_of_short_encrypted_reasoning_nothing_is_taken_off_the_rest() -> None:
+    short = Reasoning(id=None, summary=(), content=None, encrypted="A" * 10)
+    spec, none = turn_request().spec, Reasoning(id=None, summary=(), content=None, encrypted=None)
+    assert counted(spec, (short,), WordTokenizer()) == counted(spec, (none,), WordTokenizer())
+
+
+async def test_of_the_tools_that_servers_have_listed_those_that_may_be_called_are_counted() -> None:
+    look = McpTool(name="look", description="Look there", input_schema={"type": "object"})
+    server = McpServer(label="wx", url="https://mcp.example", allowed=McpFilter(names=("look",)), param="tools[0]")
+    unlisted = replace(server, label="other")
+    listed = {"wx": (look, replace(look, name="burn")), "elsewhere": (look,)}
+    request = turn_request(items=(said("user", "hi"),), servers=(server, unlisted), listed=listed)
+    assert uncounted(request) == ("mcp:other",)
+    counter, bare = InputCounter(ScriptedMedia(), WordTokenizer()), replace(request, listed={})
+    told = WordTokenizer().count(functions_text(declared_tools(server, [look])))
+    assert await counter.count(request) == await counter.count(bare) + told

@@ -163,3 +163,23 @@ def test_the_listed_names_are_the_default_and_the_aliases_that_lead_somewhere() 
     assert own.names() == {"codex-5": ModelChoice(MINI, None)}
     lost = ModelCatalog(ModelOffer(models=(MINI, BIG), default="gone"), aliases={})
     assert lost.names() == {}
+
+
+def test_a_model_that_codex_offers_comes_before_an_earlier_name() -> None:
+    offered = ModelCatalog(ModelOffer(models=(OLD, model("gpt-5.2-codex")), default=None), aliases={})
+    assert offered.resolve("gpt-5.2-codex").model.id == "gpt-5.2-codex"
+    assert CATALOG.resolve("gpt-5.2-codex").model is OLD
+
+
+def test_a_client_that_may_use_some_models_only_has_no_others() -> None:
+    limited = CATALOG.limited(["fast"])
+    assert limited.resolve("gpt-5.5-mini-high").model is MINI
+    with pytest.raises(ModelNotFound):
+        limited.resolve("gpt-5.5")
+
+
+def test_the_provider_that_is_asked_anyway_may_be_named() -> None:
+    offer = ModelOffer(models=(BIG,), default=None, provider="openai", other_providers=("azure",))
+    catalog = ModelCatalog(offer, aliases={})
+    assert catalog.resolve("gpt-5.5@OpenAI") == ModelChoice(BIG, None)
+    assert catalog.resolve("gpt-5.5@azure").provider == "azure"

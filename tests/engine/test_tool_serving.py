@@ -1,13 +1,15 @@
 """Tools of MCP servers in a turn, on a conversation and a server that do as they are told."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, Turn, runner_on, saying
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.engine.tool_serving import MOST_CALLS
+from turnbridge.engine.tool_serving import MOST_APPROVED, MOST_CALLS, ApprovedResults
 from turnbridge.turn.errors import ToolServerFailed
 from turnbridge.turn.events import (
     CallsAwaited,
@@ -21,9 +23,9 @@ from turnbridge.turn.events import (
     TurnFailed,
     Usage,
 )
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Message, TextPart
-from turnbridge.turn.mcp import ApprovedCall, McpResult, McpServer, McpTool
-from turnbridge.turn.request import TurnRequest
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Message, TextPart, replace
+from turnbridge.turn.mcp import ApprovedCall, McpFilter, McpResult, McpServer, McpTool
+from turnbridge.turn.request import Tool, TurnRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +46,9 @@ class ScriptedServers:
     listed: int = 0
     called: list[str] = field(default_factory=list)
     closed: int = 0
+    hangs: bool = False
+    running: int = 0
+    most_at_once: int = 0
 
     def session(self, server: McpServer) -> "ScriptedServers":
         assert server.label == "wx"
@@ -57,6 +62,12 @@ class ScriptedServers:
 
     async def call(self, name: str, arguments: str) -> McpResult:
         self.called.append(arguments)
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        try:
+            await asyncio.sleep(3600 if self.hangs else 0)
+        finally:
+            self.running -= 1
         return McpResult(output=f"{name} {arguments}")
 
     def close(self) -> None:
@@ -76,7 +87,6 @@ async def run(
     backend, asked = ScriptedBackend(list(turns)), servers or ScriptedServers()
     runner = runner_on(backend, servers=asked)
     events = [event async for batch in runner.start(request).events() for event in batch]
-    runner.calls.close()
     return events[1:], backend, asked
 
 
@@ -166,8 +176,82 @@ async def test_a_required_call_may_be_one_of_a_server() -> None:
     assert isinstance(events[-1], TurnCompleted)
 
 
+async def test_what_was_said_beside_the_calls_of_a_server_is_told_before_them() -> None:
+    (ended,) = calls("1")
+    events, _, _ = await run(ASKED, [[*saying("Well.")[0], *saying("Well.")[1], *ended]], saying("Done."))
+    assert kinds(events)[1:5] == ["MessageStarted", "TextDelta", "McpCallStarted", "McpCallDone"]
+
+
+async def test_each_leg_is_given_the_outputs_of_its_own_calls() -> None:
+    _, backend, _ = await run(ASKED, calls("1"), calls("2"), saying("Done."))
+    outputs = [[FunctionCallOutput(call_id=f"call_{one}", output=f"look {one}")] for one in "12"]
+    assert [*map(list, backend.added)] == [[], *outputs]
+
+
+async def test_a_correction_of_the_clients_call_comes_with_the_output_of_the_servers() -> None:
+    own = Tool(name="look", description="", parameters={"type": "object"}, strict=True)
+    wrong = [[*calls("1")[0][:-1], *calls("2", namespace=None)[0]]]
+    _, backend, _ = await run(changed(ASKED, tools=(own,)), wrong, wrong, saying("Done."))
+    for corrected in backend.added[1:]:
+        invalid, answered = corrected
+        assert isinstance(invalid, FunctionCallOutput)
+        assert "Invalid arguments" in str(invalid.output)
+        assert answered == FunctionCallOutput(call_id="call_1", output="look 1")
+
+
+@pytest.mark.parametrize(("parallel", "most"), [(True, 2), (False, 1)])
+async def test_a_client_without_parallel_calls_has_the_calls_of_servers_run_one_by_one(
+    parallel: bool, most: int
+) -> None:
+    _, _, servers = await run(changed(ASKED, parallel_calls=parallel), calls("1", "2"), saying("Done."))
+    assert (servers.called, servers.most_at_once) == (["1", "2"], most)
+
+
+async def test_a_client_that_leaves_ends_the_calls_that_run_for_it() -> None:
+    servers = ScriptedServers(hangs=True)
+    backend = ScriptedBackend([calls("1"), saying("never")])
+    async with asyncio.timeout(20), aclosing(runner_on(backend, servers=servers).start(ASKED).events()) as batches:
+        async for batch in batches:
+            if isinstance(batch[-1], McpCallStarted):
+                break
+    assert (servers.running, servers.closed, backend.running) == (0, 1, 0)
+
+
+async def test_only_the_tools_that_the_client_allows_are_declared_and_called() -> None:
+    server = replace(SERVER, allowed=McpFilter(names=("look",)))
+    servers = ScriptedServers(tools=(LOOK, replace(LOOK, name="burn")))
+    burnt: Turn = [[FunctionCallDone("fc", "call", "burn", "{}", "mcp_wx"), CallsAwaited(USAGE)]]
+    events, backend, _ = await run(changed(ASKED, servers=(server,)), burnt, saying("Done."), servers=servers)
+    assert [tool.name for tool in backend.opened[0].spec.tools] == ["look"]
+    (done,) = [event for event in events if isinstance(event, McpCallDone)]
+    assert done.result.error is not None
+    assert servers.called == []
+
+
+async def test_an_approved_call_is_run_anew_for_another_client() -> None:
+    items = (
+        FunctionCall(call_id="call_1", name="look", arguments="1", namespace="mcp_wx"),
+        FunctionCallOutput(call_id="call_1", output=""),
+    )
+    approved = (ApprovedCall(call_id="call_1", label="wx", name="look", arguments="1"),)
+    backend, servers = ScriptedBackend([saying("Done."), saying("Done.")]), ScriptedServers()
+    runner = runner_on(backend, servers=servers)
+    for client in "ab":
+        request = changed(ASKED, items=(*ASKED.items, *items), approved=approved, client=client)
+        assert [event async for batch in runner.start(request).events() for event in batch]
+    assert servers.called == ["1", "1"]
+
+
+async def test_the_results_of_approved_calls_are_bounded() -> None:
+    results = ApprovedResults()
+    for number in range(MOST_APPROVED + 1):
+        results.keep("a", b"%d" % number, McpResult(output="x"))
+    assert (results.find(b"0"), results.find(b"1")) == (None, McpResult(output="x"))
+
+
 async def test_calls_of_a_server_and_of_the_client_in_one_response() -> None:
     mixed = [[*calls("1")[0][:-1], *calls("2", namespace=None)[0][:-1], CallsAwaited(USAGE, ("fc_1", "fc_2"))]]
-    events, _, servers = await run(ASKED, mixed)
+    events, backend, servers = await run(ASKED, mixed)
     assert kinds(events) == ["McpToolsListed", "McpCallStarted", "McpCallDone", "FunctionCallDone", "CallsAwaited"]
     assert servers.called == ["1"]
+    assert backend.running == 0, "no history can repeat this leg, so that nobody could go on with it"

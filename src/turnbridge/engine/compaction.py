@@ -46,7 +46,7 @@ def compacted(request: TurnRequest, plan: Compaction, summary: str) -> TurnReque
     """Return the request with the summary in place of its history."""
     told = Message(role="developer", parts=(TextPart(text=plan.introduction + summary),))
     tail = request.items[len(request.items) - plan.tail :]
-    return replace(request, items=(*plan.kept, told, *tail), compaction=None)
+    return replace(request, items=(*plan.kept, told, *tail))
 
 
 def _replaced(request: TurnRequest, plan: Compaction) -> tuple[Item, ...]:

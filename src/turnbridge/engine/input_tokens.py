@@ -182,7 +182,7 @@ def _image(part: ImagePart, model: str) -> int:
 def _unanswered_reasoning(items: Sequence[Item]) -> list[Reasoning]:
     """Return the reasoning since the user's last message: the provider drops what is older."""
     users = (place for place, item in enumerate(items) if isinstance(item, Message) and item.role == "user")
-    return [item for item in items[max(users, default=-1) + 1 :] if isinstance(item, Reasoning)]
+    return [item for item in items[max(users, default=0) :] if isinstance(item, Reasoning)]
 
 
 def _thoughts(item: Reasoning) -> int:

@@ -297,3 +297,29 @@ def test_the_time_before_the_outputs_of_a_call_does_not_count_as_failing() -> No
     decoder.resume()
     unreachable = schema.TurnError("Reconnecting...", additional_details="Connection failed: no")
     assert decoder.read([schema.ErrorReported(THREAD, TURN, unreachable, True)]) == []
+
+
+def test_a_part_of_a_thought_that_was_not_streamed_is_told_and_stands_in_its_place() -> None:
+    streamed = schema.SummaryTextDelta(THREAD, TURN, "rs", 1, "two")
+    *deltas, done = decoded(begun("reasoning", "rs"), streamed, whole(raw_thought("rs", ["one", "two"], None)))[1:]
+    assert deltas == [ev.SummaryDelta("rs", 1, "two"), ev.SummaryDelta("rs", 0, "one")]
+    assert done == ev.ReasoningDone("rs", ("one", "two"), (), "secret")
+
+
+def test_an_error_that_is_not_retried_is_told_by_the_end_of_the_turn() -> None:
+    failed = schema.TurnError("It is too long.", msgspec.Raw(b'"contextWindowExceeded"'))
+    said = schema.AgentMessageDelta(THREAD, TURN, "m", "Hello")
+    events = decoded(
+        begun("agentMessage", "m"),
+        said,
+        schema.ErrorReported(THREAD, TURN, failed, will_retry=False),
+        schema.TurnCompleted(THREAD, schema.TurnRef(TURN, "failed", failed)),
+    )
+    assert isinstance(events[-1], ev.TurnFailed)
+    assert isinstance(events[-1].error, errors.ContextTooLong)
+
+
+def test_a_model_that_was_heard_stays_heard_when_codex_starts_an_item_of_its_own() -> None:
+    reader = TurnDecoder()
+    decoded(begun("agentMessage", "m"), begun("userMessage", "u"), decoder=reader)
+    assert reader.heard

@@ -88,3 +88,9 @@ def test_calls_in_a_namespace_have_the_clients_names_whoever_asks_for_them() -> 
         ev.FunctionCallDone("fc_1", "call_1", "mcp", "{}", "web"),
         ev.FunctionCallDone("fc_call_5", "call_5", "f", "{}", "web"),
     ]
+
+
+def test_calls_of_a_script_that_come_after_their_response_have_its_usage() -> None:
+    reader = decoder()
+    reader.read([output(0), whole({"type": "message", "role": "user", "content": []}), COUNTED, asked(1)])
+    assert reader.release_calls()[-1].usage == ev.Usage(input=3, output=2)  # type: ignore[union-attr]

@@ -249,7 +249,6 @@ class TurnDecoder:
         Codex asks for a known call as soon as the model has written it, while the batch may still grow.
         """
         if asked.call_id not in self._known_calls:
-            self._known_calls.add(asked.call_id)
             known = self._names.call_to_client(asked.tool, asked.namespace)
             name, namespace = known or (asked.tool, asked.namespace)
             call = asked.call_id, name, bytes(asked.arguments).decode(), namespace
@@ -280,9 +279,7 @@ class TurnDecoder:
             (True, item.summary or [], thought.summary),
             (False, item.content or [], thought.content),
         ):
-            # Parts are streamed one after another: only the last one and those after it can be incomplete.
-            begun = max(streamed, default=0)
-            for index, part in enumerate(parts[begun:], start=begun):
+            for index, part in enumerate(parts):
                 rest = _rest(part.text, "".join(streamed.get(index, [])))
                 events += self._thought(item_id, index, rest, is_summary=is_summary)
         return [*events, self._thought_done(item_id, encrypted=item.encrypted_content)]
