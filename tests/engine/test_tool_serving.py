@@ -208,12 +208,18 @@ async def test_a_client_without_parallel_calls_has_the_calls_of_servers_run_one_
 
 
 async def test_a_client_that_leaves_ends_the_calls_that_run_for_it() -> None:
-    servers = ScriptedServers(hangs=True)
-    backend = ScriptedBackend([calls("1"), saying("never")])
-    async with asyncio.timeout(20), aclosing(runner_on(backend, servers=servers).start(ASKED).events()) as batches:
-        async for batch in batches:
-            if isinstance(batch[-1], McpCallStarted):
-                break
+    servers, backend = ScriptedServers(hangs=True), ScriptedBackend([calls("1", "2"), saying("never")])
+
+    async def read() -> None:
+        async with aclosing(runner_on(backend, servers=servers).start(ASKED).events()) as batches:
+            [batch async for batch in batches]
+
+    reading = asyncio.ensure_future(read())
+    async with asyncio.timeout(20):
+        while servers.running < 2:  # noqa: ASYNC110 - Until the very step in which it changes.
+            await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait((reading,), timeout=20)
     assert (servers.running, servers.closed, backend.running) == (0, 1, 0)
 
 

@@ -14,11 +14,13 @@ from structlog.testing import capture_logs
 
 from tests.codex.process.real_codex import RECORDING
 from tests.support.codex_schema import pinned_schema
+from tests.support.passing_time import PassingTime
 from turnbridge.codex.process.connection import CallRefused, Connection, Inbox
 from turnbridge.codex.protocol import jsonrpc
 from turnbridge.codex.protocol.capabilities import RpcCheck
 from turnbridge.codex.protocol.encode import DECLINED, DECLINES
 from turnbridge.codex.protocol.messages import NOTIFICATIONS, Notification, ToolCallAsked
+from turnbridge.codex.protocol.plan import UPDATED
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InternalFault
 from turnbridge.turn.items import Json, JsonObject
 
@@ -302,9 +304,14 @@ async def test_an_answer_of_another_shape_is_a_failure_that_can_be_told() -> Non
 
 
 async def test_a_call_without_an_answer_ends_in_time_and_its_late_answer_is_counted() -> None:
-    peer = Peer()
-    with pytest.raises(BackendUnavailable, match=re.escape("`any` within 0.01 seconds")):
-        await peer.connection.call("any", None, dict[str, int], timeout_s=0.01)
+    peer, late = Peer(), list[str]()
+    peer.connection.on_timeout = lambda: late.append("recycle it")
+    # One that may depend on others than Codex says nothing about it.
+    for timeout_s, told in ((0.01, []), (None, ["recycle it"])):
+        peer.connection.call_timeout_s = 0.01
+        with pytest.raises(BackendUnavailable, match=re.escape("`any` within 0.01 seconds")):
+            await peer.connection.call("any", None, dict[str, int], timeout_s=timeout_s)
+        assert late == told
     assert peer.connection._calls == {}
     peer.says({"id": 1, "result": {}})
     assert peer.connection.skipped == Counter(answer=1)
@@ -386,3 +393,28 @@ async def test_a_decline_that_the_binary_does_not_take_becomes_a_refusal(
     monkeypatch.setitem(DECLINES, "item/tool/call", {"output": "words"})
     checked.says({"id": 7, "method": "item/tool/call", "params": {}})
     assert checked.written == [{"id": 7, "error": {"code": -32601, "message": DECLINED}}]
+
+
+async def test_only_what_is_unread_counts_for_a_reader_that_is_too_slow() -> None:
+    peer = Peer()
+    inbox = peer.connection.subscribe("mine")
+    inbox.max_unread_bytes = 10_000
+    for _ in range(1000):
+        peer.connection.receive(about("mine", WORDS))
+        assert len(waiting(inbox)) == 1
+
+
+async def test_of_several_updates_of_the_plan_in_one_piece_the_last_one_counts() -> None:
+    peer = Peer()
+    used = [{"rateLimits": {"primary": {"usedPercent": percent}}} for percent in (10, 20)]
+    peer.says(*({"method": UPDATED, "params": params} for params in used))
+    assert peer.connection.plan.windows(0)["primary"].used_percent == 20
+
+
+async def test_calls_that_failed_at_the_end_of_the_pipe_time_out_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer, time, problems = Peer(), PassingTime(monkeypatch), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    peer.connection.send("any", None)
+    peer.connection.end(BackendUnavailable("Codex ended"))
+    await time.go_on(int(Connection.call_timeout_s) + 1)
+    assert problems == []

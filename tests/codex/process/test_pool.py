@@ -22,6 +22,7 @@ from turnbridge.codex.process.pool import (
 )
 from turnbridge.codex.process.process import resident_bytes
 from turnbridge.codex.process.worker import Worker
+from turnbridge.codex.protocol.messages import RateLimits, RateLimitWindow
 from turnbridge.turn.errors import BackendUnavailable, LoginRequired
 from turnbridge.turn.items import JsonObject
 
@@ -545,3 +546,53 @@ def test_the_memory_of_a_process_is_what_the_system_says() -> None:
         pytest.skip("only Linux tells it in files")
     assert resident_bytes(os.getpid()) / 1e6 == pytest.approx(resident_mb(os.getpid()), rel=0.1)
     assert resident_bytes(0) == 0
+
+
+async def test_an_app_server_that_leaves_two_calls_unanswered_is_recycled_once(starter: Starter) -> None:
+    async with running(starter) as pool:
+        first = await pool.worker()
+        for _ in range(2):
+            first.connection.on_timeout()
+        await starter.has_started(2)
+        assert (pool.ended["unanswered"], await pool.worker()) == (1, starter.workers[1])
+
+
+async def test_after_another_login_nothing_is_known_of_the_earlier_plan(starter: Starter) -> None:
+    starter.login = None
+    async with running(starter) as pool:
+        await pool.first_readiness()
+        pool.plan.update(RateLimits(primary=RateLimitWindow(used_percent=50)))
+        starter.login = (2, 2)
+        await pool.worker()
+        assert pool.plan.windows(0) == {}
+
+
+async def test_while_an_app_server_starts_for_busy_ones_no_further_one_is_asked_for(starter: Starter) -> None:
+    async with running(starter, most=3) as pool:
+        (await pool.worker()).load = 9
+        starter.gate.clear()
+        for _ in range(2):
+            await pool.worker()
+            await asyncio.sleep(0)
+        assert pool.target == 2
+        starter.gate.set()
+
+
+async def test_the_pool_ends_when_those_have_ended_that_are_being_stopped(starter: Starter) -> None:
+    stopping, stopped, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async with running(starter) as pool:
+        hanging = (await pool.worker()).process
+        stop = hanging.stop
+
+        async def stop_late() -> None:
+            stopping.set()
+            await go_on.wait()
+            await stop()
+            stopped.set()
+
+        hanging.stop = stop_late  # type: ignore[method-assign]
+        pool.workers[0].connection.on_timeout()
+        await stopping.wait()
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+    assert stopped.is_set()

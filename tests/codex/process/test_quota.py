@@ -60,10 +60,11 @@ async def failed_turn(directory: Path, limits: JsonObject) -> QuotaExhausted:
     return failed.error
 
 
-async def test_the_window_that_is_used_up_says_when_it_resets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("used", [20, 100])
+async def test_the_windows_that_are_used_up_say_when_the_last_of_them_resets(used: int, tmp_path: Path) -> None:
     now = int(time.time())
     windows: JsonObject = {
-        "primary": {"usedPercent": 20, "resetsAt": now + 60},
+        "primary": {"usedPercent": used, "resetsAt": now + 60},
         "secondary": {"usedPercent": 100, "resetsAt": now + IN_AN_HOUR},
     }
     error = await failed_turn(tmp_path, {"result": {"rateLimits": windows}})

@@ -155,6 +155,16 @@ async def test_the_client_with_most_spares_gives_one_up_for_a_client_that_has_fe
     assert started(codex, "mine") == 4
 
 
+async def test_two_clients_do_not_take_the_last_spare_from_each_other_in_turn() -> None:
+    codex = Codex()
+    spares = SpareThreads(codex.connection, codex.released.append, most=3)
+    loud, quiet = ["a", "b"], ["c", "d"]
+    for _ in range(10):
+        await ask_for(spares, *loud, client="loud")
+        await ask_for(spares, *quiet, client="quiet")
+    assert len(codex.started) == 10 * 4 + 3
+
+
 async def test_what_a_client_asks_for_is_remembered_whatever_others_ask_for() -> None:
     codex = Codex()
     spares = spares_of(codex)

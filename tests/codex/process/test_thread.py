@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from tests.codex.process.idle_worker import idle_worker
+from tests.codex.process.idle_worker import answering, idle_worker
 from tests.support.codex_schema import old_schema
 from tests.support.turn_requests import changed, turn_request
 from turnbridge.codex.process.connection import Connection
-from turnbridge.codex.process.thread import CodexThread
+from turnbridge.codex.process.thread import CodexThread, open_v2
 from turnbridge.codex.protocol.capabilities import RpcCheck
 from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn.errors import (
@@ -271,5 +273,77 @@ async def test_an_echo_that_never_comes_is_waited_for_as_long_as_an_answer(tmp_p
         thread = CodexThread(worker, "thread", ASKED, ToolNames(()))
         with pytest.raises(BackendUnavailable, match="images"):
             await asyncio.wait_for(thread.inject((image,)), 10)
+    finally:
+        await worker.process.stop()
+
+
+@pytest.mark.promise("limits.turns")
+@pytest.mark.parametrize("waits", [False, True], ids=["running", "parked"])
+async def test_a_thread_that_is_given_up_gives_everything_back(waits: bool, tmp_path: Path) -> None:
+    codex = Codex(*(CALLS if waits else (ANSWER, words("ours", "Hello"))))
+    worker = await idle_worker(tmp_path, connection=codex.connection)
+    worker.load = 1  # As whoever opens a thread has counted.
+    try:
+        thread = CodexThread(worker, "thread", ASKED, ToolNames(["f"]))
+        async with asyncio.timeout(PATIENCE_S), aclosing(thread.run()) as batches:
+            await anext(batches)
+            assert (worker.held, worker.load, worker.parked) == (1, int(not waits), int(waits))
+            for _ in range(2):
+                thread.close()
+        assert (worker.held, worker.load, worker.parked) == (0, 0, 0)
+        codex.connection.receive(json.dumps(words("ours", "late")).encode() + b"\n")
+        assert codex.connection.skipped["late"] == 1
+    finally:
+        await worker.process.stop()
+
+
+async def test_a_thread_that_is_kept_holds_nothing_of_its_history(tmp_path: Path) -> None:
+    large = "x" * 999
+    held = sys.getrefcount(large)
+    worker = await idle_worker(tmp_path, connection=Codex(ANSWER, end("ours")).connection)
+    try:
+        request = changed(ASKED, items=(Message(role="user", parts=(TextPart(text=large),)),), instructions=large)
+        thread = CodexThread(worker, "thread", request, ToolNames(()))
+        del request
+        assert [event async for batch in thread.run() for event in batch] == [TurnCompleted(Usage())]
+        assert sys.getrefcount(large) == held
+    finally:
+        await worker.process.stop()
+
+
+async def test_the_first_output_is_told_of_once(tmp_path: Path) -> None:
+    codex, told = Codex(ANSWER, words("ours", "one"), words("ours", "two"), end("ours")), list[str]()
+    worker = await idle_worker(tmp_path, connection=codex.connection)
+    try:
+        thread = CodexThread(worker, "thread", ASKED, ToolNames(()))
+        thread.on_output = lambda: told.append("output")
+        assert len([batch async for batch in thread.run()]) > 1
+        assert told == ["output"]
+    finally:
+        await worker.process.stop()
+
+
+async def test_a_parked_turn_whose_script_codex_gave_up_is_not_alive(tmp_path: Path) -> None:
+    codex = Scripting(script_call(1))
+    worker = await idle_worker(tmp_path, connection=codex.connection)
+    try:
+        thread = CodexThread(worker, "thread", ASKED, ToolNames(["f"]))
+        async with asyncio.timeout(PATIENCE_S):
+            assert [event async for batch in thread.run() for event in batch]
+        assert thread.alive
+        codex.connection.receive(json.dumps(told("rawResponse/completed")).encode() + b"\n")
+        assert not thread.alive
+    finally:
+        await worker.process.stop()
+
+
+@pytest.mark.parametrize(("provider", "ahead"), [(None, True), ("azure", False)])
+async def test_a_thread_of_another_provider_has_none_started_ahead(
+    provider: str | None, ahead: bool, tmp_path: Path
+) -> None:
+    worker = await idle_worker(tmp_path, connection=answering({"thread": {"id": "t1"}}))
+    try:
+        thread = await open_v2(worker, changed(ASKED, provider=provider))
+        assert (thread.on_output is not None) is ahead
     finally:
         await worker.process.stop()
