@@ -294,6 +294,13 @@ REQUESTS: dict[str, tuple[JsonObject, TurnRequest]] = {
         {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
         changed(PLAIN, output=JsonOfSchema(name="output", schema=SCHEMA, strict=False, enforced=True)),
     ),
+    "a format in both places": (
+        {
+            "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+            "output_format": {"type": "json_schema", "schema": {"type": "object"}},
+        },
+        changed(PLAIN, output=JsonOfSchema(name="output", schema=SCHEMA, strict=False, enforced=True)),
+    ),
     "a format in its earlier place": (
         {"output_format": {"type": "json_schema", "schema": {"type": "object"}}},
         changed(PLAIN, output=JsonOfSchema(name="output", schema={"type": "object"}, strict=False, enforced=False)),

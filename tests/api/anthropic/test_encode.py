@@ -374,3 +374,13 @@ def test_cached_tokens_are_not_counted_twice(cached: int, others: int) -> None:
     made.frames(0, [ev.TurnCompleted(ev.Usage(input=cached + others, cached=cached, output=1))])
     usage = official.Message.model_validate(made.whole()).usage
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (others, cached, 0)
+
+
+def test_a_message_without_a_word_does_not_close_a_thought_that_is_open() -> None:
+    made = encoder(thinking=ADAPTIVE)
+    events: list[ev.TurnEvent] = [ev.ReasoningStarted("r"), ev.MessageStarted("m", None), ev.MessageDone("m", None, "")]
+    made.frames(0, events)
+    assert [event["type"] for event in parsed(made.frames(0, [ev.ReasoningDone("r", (), (), "x")]))] == [
+        "content_block_delta",
+        "content_block_stop",
+    ]

@@ -371,3 +371,24 @@ def test_a_type_inside_a_schemas_format_does_not_switch_it_off() -> None:
     kind: JsonObject = {"type": "json_schema", "json_schema": {"name": "x", "type": "text", "schema": SCHEMA}}
     turn = decode({"model": "gpt-5.5", "messages": [HELLO], "response_format": kind}).turn
     assert turn.spec.output == JsonOfSchema(name="x", schema=SCHEMA, strict=False, enforced=True)
+
+
+@pytest.mark.promise("items.shapes.chat")
+def test_outputs_that_come_after_the_calls_of_two_messages_belong_to_either_kind() -> None:
+    custom: JsonObject = {"id": "call_0", "type": "custom", "custom": {"name": "note", "input": "x"}}
+    outputs: list[Json] = [{"role": "tool", "tool_call_id": f"call_{number}", "content": "42"} for number in (0, 1)]
+    items = decode({"model": "m", "messages": [{**CALLS, "tool_calls": [custom]}, CALLS, *outputs]}).turn.items
+    assert [(item.call_id, item.custom) for item in items if isinstance(item, FunctionCallOutput)] == [
+        ("call_0", True),
+        ("call_1", False),
+    ]
+
+
+def test_the_legacy_form_of_a_call_has_one_output_and_room_for_one_call() -> None:
+    called: JsonObject = {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}}
+    given: JsonObject = {"role": "function", "name": "add", "content": "42"}
+    declared: Json = [{"name": "add", "parameters": SCHEMA}]
+    messages: list[Json] = [HELLO, called, given]
+    assert not decode({"model": "m", "messages": messages, "functions": declared}).turn.parallel_calls
+    with pytest.raises(InvalidRequest, match="must follow the 'function_call'"):
+        decode({"model": "m", "messages": [*messages, {"role": "assistant", "content": "42."}, given]})

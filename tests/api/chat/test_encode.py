@@ -425,3 +425,10 @@ def test_an_answer_of_calls_alone_has_no_text_and_ends_with_their_reason(wishes:
     assert isinstance(choice, dict)
     assert isinstance(choice["message"], dict)
     assert (choice["message"]["content"], choice["finish_reason"]) == (None, reason)
+
+
+def test_an_answer_without_a_word_has_an_empty_text() -> None:
+    made = encoder()
+    made.frames(0, [COMPLETED])
+    (choice,) = _choices(made.whole())
+    assert choice["message"] == {"role": "assistant", "content": "", "refusal": None, "annotations": []}

@@ -12,7 +12,7 @@ from turnbridge.api.ollama.models import own_effort
 from turnbridge.api.ollama.routes import MOST_CALLS, CallIds
 from turnbridge.engine.ports import Model
 from turnbridge.turn.errors import InvalidRequest
-from turnbridge.turn.items import FunctionCall, FunctionCallOutput, JsonObject, Message, TextPart
+from turnbridge.turn.items import FunctionCall, FunctionCallOutput, Json, JsonObject, Message, TextPart
 from turnbridge.turn.request import AnyJsonObject, JsonOfSchema
 
 
@@ -26,6 +26,7 @@ from turnbridge.turn.request import AnyJsonObject, JsonOfSchema
         ("gpt-5.5:", "gpt-5.5"),
         ("gpt-5.5:high", "gpt-5.5-high"),
         ("llama3:8b", "llama3:8b"),
+        ("LLAMA3:8B", "LLAMA3:8B"),
         ("library/x:y:latest", "library/x:y"),
     ],
 )
@@ -174,3 +175,32 @@ def test_what_has_no_effect_is_named() -> None:
 def test_the_model_sends_no_images(role: str) -> None:
     with pytest.raises(InvalidRequest, match="images"):
         decode_chat({"model": "m", "messages": [{"role": role, "images": ["AAAA"]}]}, lambda _: None)
+
+
+@pytest.mark.promise("ollama.options")
+@pytest.mark.parametrize(
+    ("wishes", "limit"),
+    [
+        ({"options": {"num_predict": 5}, "num_predict": 7}, 5),
+        ({"num_predict": 7}, 7),
+        ({"options": {"num_predict": 0}, "num_predict": 7}, None),
+        ({"options": {"num_predict": -1}}, None),
+    ],
+)
+def test_the_most_tokens_of_an_answer_are_those_of_the_options(wishes: JsonObject, limit: int | None) -> None:
+    assert decode_generate({"model": "m", "prompt": "Hi", **wishes}).turn.max_output_tokens == limit
+
+
+@pytest.mark.promise("ollama.think")
+@pytest.mark.parametrize(("think", "effort"), [(False, "least"), (True, None), ("high", "high"), (None, None)])
+def test_a_model_that_is_not_to_think_thinks_least(think: Json, effort: str | None) -> None:
+    decoded = decode_generate({"model": "m", "prompt": "Hi", "think": think})
+    assert (decoded.turn.spec.effort, decoded.shows_thinking) == (effort, think is not False)
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"), [(0, "unload"), ("0s", "unload"), ("0m", "unload"), ("5m", "load"), (None, "load")]
+)
+def test_a_request_without_a_prompt_only_loads_or_unloads(kept: Json, why: str) -> None:
+    assert decode_generate({"model": "m", "keep_alive": kept}).loads == why
+    assert decode_generate({"model": "m", "keep_alive": kept, "prompt": "Hi"}).loads is None

@@ -155,3 +155,10 @@ def test_no_duration_is_zero_even_if_no_time_passes() -> None:
         "eval_count": 5,
         "eval_duration": 1,
     }
+
+
+def test_calls_are_numbered() -> None:
+    made = encoder()
+    calls = [ev.FunctionCallDone(f"fc_{number}", f"call_{number}", "f", "{}") for number in range(2)]
+    told, _ = streamed(made, [*calls, ev.CallsAwaited(USED)])
+    assert [call["function"]["index"] for call in told["message"]["tool_calls"]] == [0, 1]

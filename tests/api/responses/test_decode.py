@@ -430,3 +430,38 @@ def test_an_item_that_codex_cannot_read_is_refused(extra: Json) -> None:
     with pytest.raises(InvalidRequest) as caught:
         decode({"model": "gpt-5.5", "input": items})
     assert (caught.value.error_code, caught.value.param) == ("invalid_value", "input[1]")
+
+
+def of_server(item_id: str, output: str) -> JsonObject:
+    call: JsonObject = {"type": "mcp_call", "id": item_id, "server_label": "wx", "name": "look", "arguments": "{}"}
+    return {**call, "output": output}
+
+
+@pytest.mark.parametrize(
+    ("second", "order"),
+    [
+        ("mcp_and_b", ["call a", "call b", "output a", "output b"]),
+        ("mcp_b", ["call a", "output a", "call b", "output b"]),
+    ],
+    ids=["together", "one after another"],
+)
+@pytest.mark.parametrize("after", [[], [{"role": "user", "content": "And?"}]], ids=["at the end", "before a message"])
+def test_calls_of_a_server_stand_as_the_model_made_them_with_their_outputs(
+    second: str, order: list[str], after: list[Json]
+) -> None:
+    asked: list[Json] = [{"role": "user", "content": "Hi"}, of_server("mcp_a", "1"), of_server(second, "2"), *after]
+    listed: JsonObject = {"type": "mcp_list_tools", "id": "l", "server_label": "wx", "tools": []}
+    turn = decode({"model": "m", "input": [*asked, listed], "max_tool_calls": 3}).turn
+    assert [
+        f"{'call' if isinstance(item, FunctionCall) else 'output'} {item.call_id}"
+        for item in turn.items
+        if isinstance(item, FunctionCall | FunctionCallOutput)
+    ] == order
+    # The server is none of this request's.
+    assert (turn.listed, turn.max_tool_calls, turn.ignored) == ({}, None, ("max_tool_calls",))
+
+
+def test_a_thought_with_no_content_of_its_own_has_none() -> None:
+    thought: JsonObject = {"type": "reasoning", "id": "rs", "summary": [], "content": [], "encrypted_content": "x"}
+    first, *_ = decode({"model": "m", "input": [thought, {"role": "user", "content": "Hi"}]}).turn.items
+    assert first == Reasoning(id="rs", summary=(), content=None, encrypted="x")

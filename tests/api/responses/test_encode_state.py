@@ -29,6 +29,7 @@ from turnbridge.turn.items import (
     Message,
     Reasoning,
 )
+from turnbridge.turn.mcp import McpResult
 
 STORED: JsonObject = {**ENVELOPE, "store": True}
 USAGE = ev.Usage(input=10, cached=2, output=5, reasoning=1)
@@ -119,6 +120,8 @@ def test_a_response_that_could_not_be_kept_says_so() -> None:
     encoded(made, [*SAYS, ev.TurnCompleted(USAGE)])
     made.mark_unstored()
     assert made.whole()["store"] is False
+    last: Json = parsed(made.closing())[-1]["response"]
+    assert last == made.whole()
 
 
 def test_a_response_that_waits_is_queued_and_then_in_progress() -> None:
@@ -191,3 +194,34 @@ def test_a_phase_that_is_told_at_the_end_is_part_of_the_whole_message() -> None:
     whole: JsonObject = {**message("msg_1", "hello"), "phase": "final_answer"}
     assert [event["item"] for event in happened if event["type"] == "response.output_item.done"] == [whole]
     assert made.whole()["output"] == [whole]
+
+
+def test_the_end_of_a_wait_that_was_not_told_of_is_no_event() -> None:
+    made = encoder()
+    assert made.admitted() == b""
+    assert [event["sequence_number"] for event in parsed(made.frames(0, SAYS[:1]))] == [0, 1, 2]
+
+
+def test_a_keepalive_after_the_last_event_has_no_number() -> None:
+    made = encoder()
+    made.frames(0, [*SAYS, ev.TurnCompleted(USAGE)])
+    assert made.keepalive().startswith(b": ")
+
+
+SERVER: list[ev.TurnEvent] = [
+    ev.McpCallStarted("call_s", "wx", "look", "{}"),
+    ev.McpCallDone("call_s", McpResult(error={"type": "mcp_tool_execution_error", "content": []})),
+]
+
+
+def test_a_call_of_a_server_that_failed_is_kept_of_a_response_that_failed() -> None:
+    made = encoder()
+    made.frames(0, [*SERVER, *HALF, ev.TurnFailed(errors.UpstreamFailed("Gone."))])
+    assert [item["id"] for item in made.said] == ["mcp_call_s"]
+
+
+def test_a_call_that_waits_for_approval_keeps_its_place() -> None:
+    made = encoder()
+    asked = ev.McpApprovalAsked("fc_1", "call_1", "wx", "look", "{}")
+    made.frames(0, [*THINKS, asked, ev.CallsAwaited(USAGE, ("rs_1", "fc_1"))])
+    assert [item["id"] for item in made.said] == ["rs_1", "mcpr_call_1"]

@@ -108,7 +108,8 @@ def test_an_input_is_a_list_of_items() -> None:
 
 def test_references_and_thoughts_without_their_content_are_looked_up() -> None:
     items: list[JsonObject] = [USER, SAID, REFERENCE, {"id": "msg_2"}, THOUGHT, {**SEALED, "id": "rs_2"}]
-    assert ids_to_look_up(items) == ["msg_1", "msg_2", "rs_1"]
+    items.append({**THOUGHT, "id": "rs_3", "encrypted_content": None})
+    assert ids_to_look_up(items) == ["msg_1", "msg_2", "rs_1", "rs_3"]
 
 
 @pytest.mark.promise("items.references")
