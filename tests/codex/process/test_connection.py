@@ -405,9 +405,11 @@ async def test_only_what_is_unread_counts_for_a_reader_that_is_too_slow() -> Non
 
 
 async def test_of_several_updates_of_the_plan_in_one_piece_the_last_one_counts() -> None:
-    peer = Peer()
-    used: list[JsonObject] = [{"rateLimits": {"primary": {"usedPercent": percent}}} for percent in (10, 20)]
-    peer.says(*[{"method": UPDATED, "params": params} for params in used])
+    peer, updates = Peer(), list[JsonObject]()
+    for percent in (10, 20):
+        used: JsonObject = {"rateLimits": {"primary": {"usedPercent": percent}}}
+        updates.append({"method": UPDATED, "params": used})
+    peer.says(*updates)
     assert peer.connection.plan.windows(0)["primary"].used_percent == 20
 
 
