@@ -28,7 +28,7 @@ from turnbridge.turn.items import (
     TextPart,
     replace,
 )
-from turnbridge.turn.mcp import McpFilter, McpServer, McpTool
+from turnbridge.turn.mcp import McpFilter, McpResult, McpServer, McpTool
 from turnbridge.turn.request import JsonOfSchema, Tool
 
 pytestmark = pytest.mark.anyio
@@ -205,6 +205,23 @@ def test_of_short_encrypted_reasoning_nothing_is_taken_off_the_rest() -> None:
     assert counted(spec, (short,), WordTokenizer()) == counted(spec, (none,), WordTokenizer())
 
 
+class SomeServers:
+    """Every server may be asked."""
+
+    def session(self, server: McpServer) -> "SomeServers":
+        del server
+        return self
+
+    def close(self) -> None:
+        """Have nothing to close."""
+
+    async def list_tools(self) -> tuple[McpTool, ...]:
+        raise AssertionError("Nobody is asked only to be counted.")
+
+    async def call(self, name: str, arguments: str) -> McpResult:
+        raise AssertionError(name, arguments)
+
+
 async def test_of_the_tools_that_servers_have_listed_those_that_may_be_called_are_counted() -> None:
     look = McpTool(name="look", description="Look there", input_schema={"type": "object"})
     server = McpServer(label="wx", url="https://mcp.example", allowed=McpFilter(names=("look",)), param="tools[0]")
@@ -212,6 +229,6 @@ async def test_of_the_tools_that_servers_have_listed_those_that_may_be_called_ar
     listed = {"wx": (look, replace(look, name="burn")), "elsewhere": (look,)}
     request = turn_request(items=(said("user", "hi"),), servers=(server, unlisted), listed=listed)
     assert uncounted(request) == ("mcp:other",)
-    counter, bare = InputCounter(ScriptedMedia(), WordTokenizer()), replace(request, listed={})
+    counter, bare = InputCounter(ScriptedMedia(), WordTokenizer(), SomeServers()), replace(request, listed={})
     told = WordTokenizer().count(functions_text(declared_tools(server, [look])))
     assert await counter.count(request) == await counter.count(bare) + told

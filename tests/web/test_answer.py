@@ -11,6 +11,7 @@ from starlette.types import Message as AsgiMessage
 
 from tests.api.responses import decoded as decode
 from tests.api.responses.test_encode import MODEL
+from tests.support.waiting import until
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.run import Run
 from turnbridge.engine.turns import TurnRun
@@ -71,18 +72,23 @@ def run_of(*turns: object, at_once: int = 1) -> Run:
 class Stream:
     """A streamed answer, and what a server was given of it so far."""
 
-    def __init__(self, timing: Timing, *, stored: bool = False) -> None:
-        self.turn = Turn()
+    def __init__(self, timing: Timing, *, stored: bool = False, turns: int = 1) -> None:
+        self.turns = [Turn() for _ in range(turns)]
+        self.turn = self.turns[0]
         self.sent: list[AsgiMessage] = []
         self.may_be_kept = asyncio.Event()
-        self._response = Answer(
-            run_of(self.turn), streamed=True, timing=timing, headers={}, finish=self._keep if stored else None
-        )
+        self.is_read = asyncio.Event()
+        """Whether its client takes what it is sent."""
+        self.is_read.set()
+        self._sending = self.most_at_once = 0
+        self.context = RequestContext(request_id="r", method="POST", route="/", clock=lambda: 0.0, started_at=0.0)
+        run = run_of(*self.turns, at_once=turns)
+        finish = self._keep if stored else None
+        self._response = Answer(run, streamed=True, timing=timing, headers={}, finish=finish)
 
     async def serve(self) -> None:
         """Answer."""
-        context = RequestContext(request_id="r", method="POST", route="/", clock=lambda: 0.0, started_at=0.0)
-        await self._response({CONTEXT_KEY: context}, self._receive, self._send)
+        await self._response({CONTEXT_KEY: self.context}, self._receive, self._send)
 
     @property
     def bodies(self) -> list[bytes]:
@@ -98,6 +104,10 @@ class Stream:
         await self.may_be_kept.wait()
 
     async def _send(self, message: AsgiMessage) -> None:
+        self._sending += 1
+        self.most_at_once = max(self.most_at_once, self._sending)
+        await self.is_read.wait()
+        self._sending -= 1
         self.sent.append(message)
 
     async def _receive(self) -> AsgiMessage:
@@ -107,7 +117,7 @@ class Stream:
 
 @contextlib.asynccontextmanager
 async def _at_once() -> AsyncIterator[float]:
-    yield 0.0
+    yield 0.25
 
 
 def numbers(bodies: Sequence[bytes]) -> list[int]:
@@ -141,6 +151,7 @@ async def test_held_headers_say_how_the_turn_is_served() -> None:
     headers = stream.sent[0]["headers"]
     assert (b"x-turnbridge-thread", b"warm") in headers
     assert (b"x-turnbridge-fidelity", b"exact") in headers
+    assert (b"x-turnbridge-queued-ms", b"250") in headers
     assert b": x-turnbridge" not in b"".join(stream.bodies)
 
 
@@ -152,6 +163,55 @@ async def test_what_headers_could_not_know_is_told_in_the_stream_before_its_outp
     stream.turn.says([TurnServed("replayed", "exact")], [*STARTED, *FIRST], REST, END)
     await serving
     assert stream.bodies[1].startswith(b": x-turnbridge-thread: replayed\n\n: x-turnbridge-fidelity: exact\n\nevent: ")
+    assert b"".join(stream.bodies).count(b": x-turnbridge-thread") == 1
+
+
+async def test_of_several_turns_the_headers_say_how_each_is_served_in_their_order() -> None:
+    stream = Stream(HELD, turns=2)
+    first, second = stream.turns
+    serving = asyncio.ensure_future(stream.serve())
+    second.says([TurnServed("warm", "exact")])
+    await stream.settled()
+    first.says([TurnServed("fresh", "exact")], [*STARTED, *FIRST], REST, END)
+    await stream.settled()
+    assert (b"x-turnbridge-thread", b"fresh, warm") in stream.sent[0]["headers"]
+    serving.cancel()
+    await asyncio.wait((serving,))
+
+
+async def test_what_has_begun_when_the_headers_are_due_is_sent_with_them_and_once() -> None:
+    stream = Stream(Timing(hold_s=0.01, keepalive_s=None, whole_s=9))
+    stream.turn.says(STARTED)
+    serving = asyncio.ensure_future(stream.serve())
+    await until(lambda: len(stream.bodies) == 1)
+    stream.turn.says(FIRST, REST, END)
+    await serving
+    assert numbers(stream.bodies) == list(range(len(numbers(stream.bodies))))
+
+
+async def test_output_that_comes_while_the_headers_are_being_sent_comes_after_them() -> None:
+    stream = Stream(PROMPT)
+    stream.is_read.clear()
+    serving = asyncio.ensure_future(stream.serve())
+    await stream.settled()
+    stream.turn.says([*STARTED, *FIRST], REST, END)
+    await stream.settled()
+    stream.is_read.set()
+    await serving
+    assert stream.sent[0]["type"] == "http.response.start"
+    assert numbers(stream.bodies) == list(range(len(numbers(stream.bodies))))
+
+
+async def test_a_client_that_does_not_read_is_sent_no_keepalives_in_between() -> None:
+    stream = Stream(Timing(hold_s=0, keepalive_s=0.001, whole_s=9))
+    serving = asyncio.ensure_future(stream.serve())
+    await until(lambda: len(stream.bodies) > 1)
+    stream.is_read.clear()
+    stream.turn.says([*STARTED, *FIRST], REST, END)
+    await asyncio.sleep(0.02)
+    stream.is_read.set()
+    await serving
+    assert stream.most_at_once == 1
 
 
 async def test_what_headers_said_is_said_again_only_if_it_has_become_wrong() -> None:
@@ -230,6 +290,7 @@ async def test_a_turn_that_fails_in_a_stream_that_has_begun_says_so_there() -> N
     stream.turn.says(FAILED)
     await serving
     assert b"response.failed" in stream.bodies[-1]
+    assert stream.context.error_code is not None, "the log line names it"
 
 
 class Waiting:

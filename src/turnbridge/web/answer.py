@@ -135,7 +135,6 @@ class Answer:
                     raise encoder.failure.error
                 notes = await self._start(outlet)
                 last = await self._say(outlet, notes + self._held)
-                self._held = b""
                 async for frames in source:
                     last = await self._say(outlet, frames)
                 if self._finish is not None:

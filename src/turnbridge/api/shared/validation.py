@@ -1,7 +1,6 @@
 """A client's JSON → typed values, and the errors that OpenAI answers invalid ones with: what is wrong, and where."""
 
 import codecs
-import functools
 import math
 import re
 from collections.abc import Sequence
@@ -38,22 +37,9 @@ def parse_body(body: bytes) -> JsonObject:
 def convert(value: Json, shape: type[T], *, param: str = "") -> T:
     """Return `value` as `shape`; `param` is its place in the request."""
     try:
-        converted = msgspec.convert(value, shape)
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise _conversion_error(str(error), param) from error
-    if isinstance(value, dict) and isinstance(converted, msgspec.Struct):
-        # msgspec accepts 100.0 as an integer, OpenAI does not.
-        for name in _integer_fields(type(converted)):
-            if isinstance(value.get(name), float):
-                place = f"{param}.{name}" if param else name
-                raise invalid_type(place, "an integer, but got a decimal number instead")
-    return converted
-
-
-@functools.cache
-def _integer_fields(shape: type[msgspec.Struct]) -> tuple[str, ...]:
-    fields = msgspec.structs.fields(shape)
-    return tuple(field.encode_name for field in fields if field.type in (int, int | None))
 
 
 def unknown_fields(body: JsonObject, shape: type[msgspec.Struct], **inside: type[msgspec.Struct]) -> list[str]:
