@@ -96,6 +96,25 @@ async def test_a_key_of_its_own_is_read_from_a_file(tmp_path: Path) -> None:
     assert (refused.status, "should hold one key" in refused.err) == (EXIT_CONFIG, True)
 
 
+@pytest.mark.promise("commands.connect.own-key")
+async def test_a_client_gets_a_key_of_its_own_once(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "connect" / "opencode.key"
+    first = await run(tmp_path, "connect", "opencode", "--own-key", "--write", "--json")
+    key = file.read_text()
+    assert (json.loads(first.out)["api_key_file"], file.stat().st_mode & 0o077) == (str(file), 0)
+    assert str(file) in (tmp_path / ".config" / "opencode" / "opencode.json").read_text()
+    again = await run(tmp_path, "connect", "opencode", "--own-key")
+    assert (again.status, again.err, file.read_text()) == (0, "", key)
+    (listed,) = json.loads((await run(tmp_path, "keys", "list", "--json")).out)
+    assert (listed["name"], listed["state"], listed["admin"]) == ("opencode", "active", False)
+    await run(tmp_path, "keys", "revoke", "opencode")
+    refused = await run(tmp_path, "connect", "opencode", "--own-key")
+    assert (refused.status, refused.out) == (1, "")
+    assert "There is a key `opencode`, but it is revoked." in refused.err
+    both = await run(tmp_path, "connect", "opencode", "--own-key", "--key-file", str(file))
+    assert both.status == EXIT_USAGE
+
+
 @pytest.mark.promise("commands.connect.write")
 async def test_a_chosen_key_is_put_into_a_private_file(tmp_path: Path) -> None:
     await run(tmp_path, "connect", "opencode", "--write", PROXY_API_KEY="sk-chosen-by-its-owner")
@@ -125,6 +144,7 @@ async def test_a_call_of_each_kind_arrives(started_before: Path) -> None:
         told = await run(started_before, "connect", "claude", "--write", "--test", PORT=port)
         (started_before / "new.key").write_text((await run(started_before, "keys", "create", "zoe")).out)
         new_key = await run(started_before, "connect", "aider", "--test", "--key-file", "new.key", PORT=port)
+        own = await run(started_before, "connect", "aider", "--own-key", "--test", "--json", PORT=port)
     assert (new_key.status, new_key.err) == (0, "")
     for client, one in tried:
         assert (one.status, one.err) == (0, "")
@@ -133,6 +153,7 @@ async def test_a_call_of_each_kind_arrives(started_before: Path) -> None:
         assert arrived["output_tokens"] > 0 < arrived["input_tokens"]
         assert ("I may call get_time" in arrived["text"]) == client.has_tools
     assert (refused.status, refused.err[:32]) == (1, "The gateway does not serve a mod")
+    assert (own.status, own.err, json.loads(own.out)["test"]["output_tokens"] > 0) == (0, "", True)
     assert wrong_key.status == 1
     assert "API key" in wrong_key.err
     assert "Wrote " in told.out

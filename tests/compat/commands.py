@@ -94,6 +94,11 @@ COMMANDS = (
         source=OURS,
     ),
     Promise(
+        id="commands.connect.own-key",
+        sentence="`--own-key` makes a key that is named after the client, once, and keeps it in a private file.",
+        source=OURS,
+    ),
+    Promise(
         id="commands.connect.test",
         sentence="`--test` sends a call as the client does, and says what arrived.",
         source=OURS,

@@ -17,6 +17,7 @@ from turnbridge.cli.clients.trial import Arrival, try_call
 from turnbridge.cli.clients.values import Client, OfferedModel, Places, Values
 from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, progress, refuse, usable_settings, warn
 from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_endpoint
+from turnbridge.cli.own_key import own_key_file
 from turnbridge.codex.process.home import write_private
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
@@ -38,24 +39,43 @@ def connect(
     client: str | None,
     model: str | None,
     key_file: Path | None,
+    own_key: bool,
     write: bool,
     test: bool,
     undo: bool,
     as_json: bool,
 ) -> None:
     """Show or write the settings of a client, and try them; without a client, list them."""
-    if undo and (write or test or model or key_file):
+    others = bool(write or test or model or key_file or own_key)
+    if undo and others:
         raise click.UsageError("--undo goes alone.")
-    if client is None and (undo or write or test or model or key_file):
-        raise click.UsageError(f"Name a client: {', '.join(BY_NAME)}.")
-    settings = usable_settings() if key_file is None else replace(usable_settings(), api_key=_key_in(key_file))
+    if own_key and key_file:
+        raise click.UsageError("Choose one of --own-key and --key-file.")
+    settings = usable_settings()
     if client is None:
+        if undo or others:
+            raise click.UsageError(f"Name a client: {', '.join(BY_NAME)}.")
         _list_clients(settings, as_json=as_json)
         return
     chosen = _chosen(client)
+    key_file = own_key_file(settings, settings.data_dir / FOLDER, chosen.name) if own_key else key_file
+    settings = settings if key_file is None else replace(settings, api_key=_key_in(key_file))
     if undo:
         _undo(chosen, settings, as_json=as_json)
-        return
+    else:
+        _connect(chosen, settings, model, key_file, write=write, test=test, as_json=as_json)
+
+
+def _connect(
+    chosen: Client,
+    settings: Settings,
+    model: str | None,
+    key_file: Path | None,
+    *,
+    write: bool,
+    test: bool,
+    as_json: bool,
+) -> None:
     models = _served_models(configured_endpoint(settings), NEW_KEY_S if key_file is not None else 0)
     values = _values(chosen, settings, models or (), model, key_file)
     shown = _as_json(chosen, values, settings)
@@ -241,6 +261,7 @@ def _print_settings(client: Client, values: Values, settings: Settings, *, servi
         click.echo(click.wrap_text(line, width=PROSE_COLUMNS))
     if path is not None:
         click.echo(f"Write it: {own_command('connect', client.name, '--write')}")
+    click.echo(f"Key of its own, with its own usage and end: {own_command('connect', client.name, '--own-key')}")
     if serving:
         click.echo(f"Try it:   {own_command('connect', client.name, '--test')}")
     else:

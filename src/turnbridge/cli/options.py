@@ -122,6 +122,7 @@ def _clients(_context: click.Context, _argument: click.Parameter, begun: str) ->
 @click.argument("client", required=False, shell_complete=_clients)
 @click.option("--model", help="A model, as clients name it. Default: codex-5, the default of your Codex.")
 @click.option("--key-file", type=PATH, help="A file with the key to use, as `keys create NAME` prints it.")
+@click.option("--own-key", is_flag=True, help="Use a key that is named after the client; it is made if there is none.")
 @click.option("--write", is_flag=True, help="Write the client's settings file, and keep a backup of it.")
 @click.option("--test", is_flag=True, help="Send a call as the client does, through the running gateway.")
 @click.option("--undo", is_flag=True, help="Restore the settings file as it was before --write.")
