@@ -253,7 +253,8 @@ TOOLS = (
         source=FUNCTIONS,
         divergence=(
             "Names that Codex reserves get a prefix for the model. Codex puts the functions of a namespace in "
-            "alphabetical order. Chat Completions has no namespaces, there or here."
+            "alphabetical order. Chat Completions has namespaces here only: there the name of a "
+            "function has both, as in `crm__find`."
         ),
     ),
     Promise(

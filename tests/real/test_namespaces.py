@@ -13,6 +13,7 @@ from tests.support.gateway import Bridge, running_bridge
 from tests.support.tool_clients import (
     HI,
     MODEL,
+    Seen,
     ask,
     bare,
     declared,
@@ -135,6 +136,43 @@ def in_order(tools: Any) -> Any:
     ]
 
 
+def nested(tool: JsonObject) -> JsonObject:
+    """Return a tool in the words of chat, which has namespaces here only."""
+    if "tools" in tool:
+        return {**tool, "tools": [nested(member) for member in tool["tools"]]}  # type: ignore[arg-type, union-attr]
+    kind = str(tool["type"])
+    return {"type": kind, kind: {name: value for name, value in tool.items() if name != "type"}}
+
+
+def check_what_the_model_saw(bridge: Bridge, seen: Seen) -> None:
+    """Judge the tools of each request, and the history with the calls and their outputs."""
+    for request in bridge.model.requests:
+        assert in_order(request.body["tools"]) == in_order(GIVEN)
+    told: Any = seen.model[1]
+    assert told[1:7] == [bare(call.item) for call in EVERY]
+    assert told[7:] == [
+        {"type": "function_call_output", "call_id": f"c{number}", "output": f"done c{number}"} for number in range(1, 7)
+    ]
+
+
+@pytest.mark.promise("tools.namespaces", "tools.parked", "tools.replay")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_chat_has_namespaces_in_the_names_of_functions(bridge: Bridge, stream: bool) -> None:
+    script = [answer(*EVERY), answer(made("crm", "look", "c7")), answer(message("Done."))]
+    tools = [nested(tool) for tool in TOOLS]
+    seen = await both_ways(bridge, script, api="chat", stream=stream, tools=tools)
+    said: Any = seen.client[0]
+    assert [(call["type"], call[call["type"]]["name"]) for call in said[0]["tool_calls"]] == [
+        ("function", "crm__look"),
+        ("function", "look"),
+        ("custom", "crm__note"),
+        ("function", "mcp__clock__now.utc"),
+        ("function", "mcp__clock__mcp__x"),
+        ("function", "web__exec_command"),
+    ]
+    check_what_the_model_saw(bridge, seen)
+
+
 @pytest.mark.promise("tools.namespaces", "tools.parked", "tools.replay")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_parked_and_replayed_calls_in_namespaces_cannot_be_told_apart(bridge: Bridge, stream: bool) -> None:
@@ -150,13 +188,7 @@ async def test_parked_and_replayed_calls_in_namespaces_cannot_be_told_apart(brid
         ("web", "exec_command", "c6"),
     ]
     assert (first[2]["type"], first[2]["input"]) == ("custom_tool_call", "a\nb")
-    for request in bridge.model.requests:
-        assert in_order(request.body["tools"]) == in_order(GIVEN)
-    told: Any = seen.model[1]
-    assert told[1:7] == [bare(call.item) for call in EVERY]
-    assert told[7:] == [
-        {"type": "function_call_output", "call_id": f"c{number}", "output": f"done c{number}"} for number in range(1, 7)
-    ]
+    check_what_the_model_saw(bridge, seen)
 
 
 @pytest.mark.promise("tools.namespaces", "threads.warm")

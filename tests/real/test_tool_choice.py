@@ -388,7 +388,7 @@ HOSTED = ["file_search", "code_interpreter", "computer_use_preview", "local_shel
 
 
 CARRIED: dict[Api, str] = {
-    "chat": "Functions, custom tools and 'web_search' can.",
+    "chat": "Functions, custom tools, namespaces of these and 'web_search' can.",
     "responses": "Functions, custom tools, namespaces of these, 'image_generation', 'mcp', 'tool_search' and "
     "'web_search' can.",
 }

@@ -10,6 +10,7 @@ from turnbridge.api.shared.tools import (
     CUSTOM_PARAMETERS,
     MAX_TOOLS,
     NO_PARAMETERS,
+    OF_RESPONSES,
     SEARCH_PARAMETERS,
     WHY,
     decode_tools,
@@ -43,7 +44,7 @@ def group(*tools: JsonObject, **fields: Json) -> JsonObject:
 
 
 def decoded(*tools: JsonObject, choice: str | JsonObject | None = None) -> ToolUse:
-    return decode_tools(tools, choice, SchemaChecker(), groups=True)
+    return decode_tools(tools, choice, SchemaChecker(), also=OF_RESPONSES, strict=True)
 
 
 @pytest.mark.promise("tools.custom")
@@ -192,7 +193,7 @@ def test_all_tools_that_cannot_be_carried_are_named_at_once() -> None:
         decoded(*hosted)
     assert (raised.value.error_code, raised.value.param) == ("unsupported_tool", "tools[0].type")
     assert raised.value.message == (
-        "Tools of type 'file_search' and 'web_search' and 'shell' cannot be carried to Codex "
+        "Tools of type 'file_search', 'web_search' and 'shell' cannot be carried to Codex "
         "(tools[0], tools[2].tools[0], tools[3]). "
         "Functions, custom tools, namespaces of these, 'image_generation', 'mcp', 'tool_search' and 'web_search' can. "
         f"{WHY['file_search']} {WHY['shell']}"
@@ -203,13 +204,13 @@ def test_what_a_long_history_found_many_times_is_read_once() -> None:
     parameters: JsonObject = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(500)}}
     crm = group({"type": "function", "name": "a", "parameters": parameters})
     found = {f"input[{n}].tools": [crm] for n in range(100)}
-    use = decode_tools([], None, SchemaChecker(), groups=True, found=found)
+    use = decode_tools([], None, SchemaChecker(), also=OF_RESPONSES, found=found)
     assert [tool.key for tool in use.tools] == [("crm", "a")]
 
 
 def test_what_is_found_later_takes_the_place_of_what_was_declared() -> None:
     later = [group({"type": "custom", "name": "c"})]
-    use = decode_tools(DECLARED, None, SchemaChecker(), groups=True, found={"input[0].tools": later})
+    use = decode_tools(DECLARED, None, SchemaChecker(), also=OF_RESPONSES, strict=True, found={"input[0].tools": later})
     assert use.tools == (A, B, custom("c", namespace=CRM))
 
 

@@ -1,15 +1,17 @@
 """A Chat Completions request → `TurnRequest`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from turnbridge.api.chat import schema
+from turnbridge.api.chat.flat_names import chosen, flat_names, in_namespaces
 from turnbridge.api.shared import parameters
 from turnbridge.api.shared.body_budget import MAX_ITEMS
 from turnbridge.api.shared.history import IN_MESSAGES, PartsDecoder, check_pairs
 from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
-from turnbridge.api.shared.tools import decode_tools, decode_web_search
+from turnbridge.api.shared.tool_choice import ToolUse
+from turnbridge.api.shared.tools import NAMESPACE, decode_tools, decode_web_search
 from turnbridge.api.shared.validation import (
     check_length,
     convert,
@@ -32,7 +34,7 @@ from turnbridge.turn.items import (
     TextPart,
     custom_arguments,
 )
-from turnbridge.turn.request import ThreadSpec, TurnRequest
+from turnbridge.turn.request import ThreadSpec, ToolKey, TurnRequest
 
 # OpenAI's own bound on `n`; each choice is a turn of its own.
 MAX_CHOICES = 128
@@ -89,12 +91,14 @@ def decode(body: JsonObject) -> DecodedChat:
     legacy = bool(request.functions and not request.tools)
     parts, schemas = PartsDecoder(), SchemaChecker()
     items = tuple(_items(request.messages, parts))
+    if (names := flat_names(request.tools)) and not legacy:
+        items = in_namespaces(items, names)
     # A message may have many calls.
     check_length(items, MAX_ITEMS, param="messages")
     check_pairs(items, IN_MESSAGES)
     ignored = _ignored(request, unknown, parts, legacy=legacy)
     return DecodedChat(
-        turn=_turn(request, request.model, items, ignored, schemas, legacy=legacy),
+        turn=_turn(request, request.model, items, ignored, schemas, legacy=legacy, names=names),
         choices=within(request.n, 1, MAX_CHOICES, param="n") or 1,
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         legacy_functions=legacy,
@@ -111,11 +115,11 @@ def _turn(
     schemas: SchemaChecker,
     *,
     legacy: bool,
+    names: Mapping[str, ToolKey],
 ) -> TurnRequest:
     output = parameters.decode_format(request.response_format, schemas, param="response_format", nested=True)
     parameters.check_mentions_json(output, items, None, param="messages")
-    declared, choice = (request.functions, request.function_call) if legacy else (request.tools, request.tool_choice)
-    tools, search = decode_tools(declared, choice, schemas, legacy=legacy), request.web_search_options
+    tools, search = _tools(request, schemas, names, legacy=legacy), request.web_search_options
     reasoning = request.reasoning or schema.Reasoning()
     summary = one_of(reasoning.summary, parameters.SUMMARIES, param="reasoning.summary")
     limit = within(request.max_tokens, 1, param="max_tokens")
@@ -142,6 +146,15 @@ def _turn(
         streamed=bool(request.stream),
         ignored=(*ignored, *tools.ignored),
     )
+
+
+def _tools(
+    request: schema.ChatRequest, schemas: SchemaChecker, names: Mapping[str, ToolKey], *, legacy: bool
+) -> ToolUse:
+    if legacy:
+        return decode_tools(request.functions, request.function_call, schemas, legacy=True)
+    choice = chosen(request.tool_choice, names) if names else request.tool_choice
+    return decode_tools(request.tools, choice, schemas, also=(NAMESPACE,))
 
 
 def _ignored(request: schema.ChatRequest, unknown: list[str], parts: PartsDecoder, *, legacy: bool) -> tuple[str, ...]:

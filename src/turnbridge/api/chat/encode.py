@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from turnbridge.api.chat.decode import DecodedChat
+from turnbridge.api.chat.flat_names import flat
 from turnbridge.api.shared import sse
 from turnbridge.api.shared.errors import error_object
 from turnbridge.turn import events as ev
@@ -179,7 +180,7 @@ class ChatEncoder:
         number = len(choice.calls)
         choice.calls.append(call)
         kind, field, text = self._called(call)
-        head: JsonObject = {"name": call.name, field: ""}
+        head: JsonObject = {"name": flat(call.name, call.namespace), field: ""}
         body: JsonObject = {field: text}
         if self._legacy:
             deltas: list[JsonObject] = [{"function_call": head}, {"function_call": body}]
@@ -206,7 +207,7 @@ class ChatEncoder:
             message["function_call"] = {"name": choice.calls[0].name, "arguments": choice.calls[0].arguments}
         elif choice.calls:
             message["tool_calls"] = [
-                {"id": call.call_id, "type": kind, kind: {"name": call.name, field: text}}
+                {"id": call.call_id, "type": kind, kind: {"name": flat(call.name, call.namespace), field: text}}
                 for call in choice.calls
                 for kind, field, text in [self._called(call)]
             ]

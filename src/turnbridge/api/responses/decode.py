@@ -18,7 +18,7 @@ from turnbridge.api.shared import parameters
 from turnbridge.api.shared.body_budget import MAX_ITEMS
 from turnbridge.api.shared.history import IN_INPUT, PartsDecoder, check_pairs
 from turnbridge.api.shared.schema_budget import SchemaChecker, SchemaPlace
-from turnbridge.api.shared.tools import decode_tools
+from turnbridge.api.shared.tools import OF_RESPONSES, decode_tools
 from turnbridge.api.shared.validation import check_length, convert, empty_array, missing, one_of, unknown_fields, within
 from turnbridge.turn.errors import InvalidRequest, NotFound
 from turnbridge.turn.items import (
@@ -237,7 +237,7 @@ def _turn(
     text, reasoning = request.text or schema.Text(), request.reasoning or schema.Reasoning()
     output = parameters.decode_format(text.format, schemas, param="text.format")
     parameters.check_mentions_json(output, items, request.instructions, param="input")
-    tools = decode_tools(request.tools, request.tool_choice, schemas, groups=True, found=found)
+    tools = decode_tools(request.tools, request.tool_choice, schemas, also=OF_RESPONSES, strict=True, found=found)
     if any("logprobs" in name for name in request.include or []):
         raise parameters.unsupported("include", "Codex gives no log probabilities.")
     summary = reasoning.summary or reasoning.generate_summary

@@ -5,7 +5,7 @@ for tools that a client runs itself.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -51,10 +51,8 @@ GRAMMARS = {"lark": "Lark grammar", "regex": "regular expression"}
 FUNCTIONS = ("function", "custom")
 NAMESPACE = "namespace"
 TOOL_SEARCH = "tool_search"
-CARRIED = "Functions, custom tools and 'web_search' can"
-CARRIED_IN_GROUPS = (
-    "Functions, custom tools, namespaces of these, 'image_generation', 'mcp', 'tool_search' and 'web_search' can"
-)
+# What Responses has besides functions, custom tools and the web search.
+OF_RESPONSES = (NAMESPACE, IMAGE_GENERATION, MCP, TOOL_SEARCH)
 
 RUN_IT_YOURSELF = "Nothing is run on this server for a client: declare a function, and run what the model calls."
 # Why tools of OpenAI's own are not carried, and what to do instead.
@@ -110,21 +108,22 @@ def decode_tools(
     schemas: SchemaChecker,
     *,
     legacy: bool = False,
-    groups: bool = False,
+    also: Collection[str] = (),
+    strict: bool = False,
     found: Mapping[str, Sequence[JsonObject]] | None = None,
 ) -> ToolUse:
     """Return the declared tools that the client's choice allows.
 
-    `legacy` are `functions` and `function_call`; `groups` tells whether the API has namespaces and the search for
-    tools, and takes functions for strict ones if they do not say; `found` are the tools that items of the history
-    bring, by their place.
+    `legacy` are `functions` and `function_call`; `also` are the types that the API has besides functions, custom tools
+    and the web search; `strict` takes functions for strict ones if they do not say; `found` are the tools
+    that items of the history bring, by their place.
     """
     if not declared and not found and choice is None:
         return NO_TOOLS
     place, choice_param = ("functions", "function_call") if legacy else ("tools", "tool_choice")
     if not legacy:
-        _check_carried({place: declared or (), **(found or {})}, groups=groups)
-    tools = _Tools(schemas, strict_by_default=groups)
+        _check_carried({place: declared or (), **(found or {})}, also)
+    tools = _Tools(schemas, strict_by_default=strict)
     tools.add_all(declared or (), place, legacy=legacy)
     for where, later in (found or {}).items():
         tools.add_all(later, where, again=True)
@@ -142,10 +141,10 @@ def decode_tools(
     return use if choice == "none" else replace(use, ignored=tuple(tools.ignored))
 
 
-def _check_carried(lists: Mapping[str, Sequence[JsonObject]], *, groups: bool) -> None:
+def _check_carried(lists: Mapping[str, Sequence[JsonObject]], also: Collection[str]) -> None:
     """Refuse all tools that Codex cannot carry at once, so that a client needs not find them one by one."""
     refused: dict[str, str] = {}
-    top = (*FUNCTIONS, *WEB_SEARCH_TYPES, *((NAMESPACE, TOOL_SEARCH, MCP, IMAGE_GENERATION) if groups else ()))
+    top = (*FUNCTIONS, *WEB_SEARCH_TYPES, *also)
     for place, given in lists.items():
         for index, tool in enumerate(given):
             kind, members = tool.get("type"), tool.get("tools")
@@ -156,11 +155,12 @@ def _check_carried(lists: Mapping[str, Sequence[JsonObject]], *, groups: bool) -
                 others = {number: inner for number, inner in inside.items() if inner not in FUNCTIONS}
                 refused |= {f"{place}[{index}].tools[{number}]": f"'{inner}'" for number, inner in others.items()}
     if refused:
-        kinds, places = " and ".join(dict.fromkeys(refused.values())), [*refused]
+        places, (*first, last) = [*refused], [*dict.fromkeys(refused.values())]
+        kinds = f"{', '.join(first)} and {last}" if first else last
         where = f" ({', '.join(places)})" if len(places) > 1 else ""
-        message = (
-            f"Tools of type {kinds} cannot be carried to Codex{where}. {CARRIED_IN_GROUPS if groups else CARRIED}."
-        )
+        named = ["namespaces of these" if kind == NAMESPACE else f"'{kind}'" for kind in also]
+        carried = ["Functions", "custom tools", *named]
+        message = f"Tools of type {kinds} cannot be carried to Codex{where}. {', '.join(carried)} and 'web_search' can."
         reasons = dict.fromkeys(WHY[kind] for kind in (one.strip("'") for one in refused.values()) if kind in WHY)
         message = " ".join([message, *reasons])
         raise InvalidRequest(message, code="unsupported_tool", param=f"{places[0]}.type")
