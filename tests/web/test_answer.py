@@ -11,6 +11,7 @@ from starlette.types import Message as AsgiMessage
 
 from tests.api.responses import decoded as decode
 from tests.api.responses.test_encode import MODEL
+from tests.support.passing_time import PassingTime
 from tests.support.waiting import until
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.run import Run
@@ -202,16 +203,20 @@ async def test_output_that_comes_while_the_headers_are_being_sent_comes_after_th
     assert numbers(stream.bodies) == list(range(len(numbers(stream.bodies))))
 
 
-async def test_a_client_that_does_not_read_is_sent_no_keepalives_in_between() -> None:
-    stream = Stream(Timing(hold_s=0, keepalive_s=0.001, whole_s=9))
+async def test_a_client_that_does_not_read_is_sent_no_keepalives_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, stream = PassingTime(monkeypatch), Stream(Timing(hold_s=0, keepalive_s=5, whole_s=900))
     serving = asyncio.ensure_future(stream.serve())
-    await until(lambda: len(stream.bodies) > 1)
+    await time.go_on(6)
+    sent = len(stream.bodies)
+    assert sent == 2
     stream.is_read.clear()
-    stream.turn.says([*STARTED, *FIRST], REST, END)
-    await asyncio.sleep(0.02)
-    stream.is_read.set()
-    await serving
+    stream.turn.says([*STARTED, *FIRST])
+    await stream.settled()
+    await time.go_on(30)
     assert stream.most_at_once == 1
+    stream.is_read.set()
+    stream.turn.says(REST, END)
+    await serving
 
 
 async def test_what_headers_said_is_said_again_only_if_it_has_become_wrong() -> None:
