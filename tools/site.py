@@ -13,6 +13,8 @@ ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build/pages"
 SHOWN = ("*.md", "*.svg", "*.png", "LICENSE", "bench/least.py", "tests/compat/promises.py", "tests/codex_versions/*.py")
 HIDDEN = (".github/", "src/")
+# They would come before the pages that readers look for.
+NOT_SEARCHED = "docs/decisions/0*.md"
 
 
 def main() -> int:
@@ -23,6 +25,8 @@ def main() -> int:
         if not name.startswith(HIDDEN):
             (PAGES / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, PAGES / name)
+    for page in PAGES.glob(NOT_SEARCHED):
+        page.write_text(f"---\nsearch:\n  exclude: true\n---\n\n{page.read_text(encoding='utf-8')}", encoding="utf-8")
     return subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=ROOT, check=False).returncode
 
 
