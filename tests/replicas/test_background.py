@@ -54,6 +54,8 @@ async def test_the_stream_of_a_response_is_live_and_the_same_at_every_replica_fr
         reading = [asyncio.ensure_future(read(one, response_id, own))]
         reading.append(asyncio.ensure_future(read(two, response_id, elsewhere)))
         await until(lambda: said(own) == said(elsewhere) == "one two ")
+        polled = [(await http.get(f"{RESPONSES}/{response_id}")).json()["status"] for http in (one, two, three)]
+        assert polled == ["in_progress"] * 3
         place = next(index for index, event in enumerate(own) if said(own[: index + 1]) == "one ")
         reading.append(
             asyncio.ensure_future(read(three, response_id, late, after=int(str(own[place]["sequence_number"]))))

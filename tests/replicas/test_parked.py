@@ -98,4 +98,6 @@ async def test_outputs_with_an_idempotency_key_that_come_to_two_replicas_are_run
         assert first.json() == second.json()
         assert len(fleet.asked()) == 2
         marks = [each.headers.get("x-turnbridge-idempotent") for each in (first, second)]
-        assert sorted(marks, key=str) == [None, "joined"]
+        # The other one passes it on while it is made, or repeats it, if there is no Redis.
+        assert None in marks
+        assert set(marks) & {"joined", "replayed"}

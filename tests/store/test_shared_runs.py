@@ -62,6 +62,7 @@ async def test_frames_are_added_where_the_stream_stands_and_go_with_their_respon
     assert await store.add_frames("r1", "B", after=2, chunk=second) is None
     assert await store.add_frames("r1", "A", after=2, chunk=second) == 3
     assert await store.frames_after("r1", 0) == FramesSoFar(chunks=(first, second))
+    assert await store.count_frames("r1") == 3
     assert await store.frames_after("r1", 2) == FramesSoFar(chunks=(second,))
     assert await store.finish_response(response("r1"), maker="A")
     assert await store.add_frames("r1", "A", after=3, chunk=SharedChunk(4, b"4\n\n")) is None

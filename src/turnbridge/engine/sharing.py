@@ -214,6 +214,9 @@ class SharedRunStore(Protocol):
     async def frames_after(self, response_id: str, position: int) -> FramesSoFar:
         """Return what is shared of a response beyond its first `position` frames."""
 
+    async def count_frames(self, response_id: str) -> int:
+        """Return how many frames are shared of a response."""
+
     async def drop_frames(self, response_id: str) -> None:
         """Delete what is shared of a response."""
 
@@ -232,6 +235,10 @@ class SharedFrames(Protocol):
 
     async def after(self, response_id: str, position: int) -> FramesSoFar:
         """Return what comes after the first `position` frames."""
+        ...
+
+    async def count(self, response_id: str) -> int:
+        """Return how many frames there are so far."""
         ...
 
     async def seal(self, response_id: str) -> FramesSoFar:

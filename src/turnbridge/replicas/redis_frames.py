@@ -26,6 +26,10 @@ redis.call('XADD', KEYS[1], ARGV[2] .. '-0', 'f', ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return {tonumber(ARGV[2])}
 """)
+COUNT = Script("""
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+return {last[1] and tonumber(string.match(last[1][1], '^%d+')) or 0}
+""")
 SEAL = Script("""
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
 if not (last[1] and string.match(last[1][1], '^%d+') == ARGV[1]) then
@@ -68,6 +72,10 @@ class RedisFrames:
         chunks = [SharedChunk(int(entry.split(b"-")[0]), fields[b"f"]) for entry, fields in await self._redis.run(read)]
         sealed = bool(chunks) and chunks[-1].frames == SEALED
         return FramesSoFar(chunks=tuple(chunks[:-1] if sealed else chunks), sealed=sealed)
+
+    async def count(self, response_id: str) -> int:
+        (frames,) = await self._redis.script(COUNT, [_key(response_id)], ())
+        return frames
 
     async def seal(self, response_id: str) -> FramesSoFar:
         await self._redis.script(SEAL, [_key(response_id)], (SEALED, LIFETIME_MS))

@@ -18,6 +18,9 @@ class StoredFrames:
     async def after(self, response_id: str, position: int) -> FramesSoFar:
         return await self._store.frames_after(response_id, position)
 
+    async def count(self, response_id: str) -> int:
+        return await self._store.count_frames(response_id)
+
     async def seal(self, response_id: str) -> FramesSoFar:
         return await self._store.frames_after(response_id, 0)
 

@@ -93,6 +93,9 @@ class SharedRunTables:
 
         return await self._database.read(read)
 
+    async def count_frames(self, response_id: str) -> int:
+        return await self._database.read(lambda tx: tx.row(int, FRAMES, response_id)) or 0
+
     async def drop_frames(self, response_id: str) -> None:
         await self._database.write(
             lambda tx: tx.execute("DELETE FROM response_frames WHERE response = $1", response_id)

@@ -210,6 +210,9 @@ class Unreliable:
             raise SharedStateAway
         return await self._frames.after(response_id, position)
 
+    async def count(self, response_id: str) -> int:
+        return await self._frames.count(response_id)
+
     async def seal(self, response_id: str) -> FramesSoFar:
         return await self._frames.seal(response_id)
 

@@ -14,16 +14,19 @@ import structlog
 
 from turnbridge.api.responses.endings import last_frames
 from turnbridge.engine.frame_log import FrameLog, PackedStream, frame_count, pack
-from turnbridge.engine.records import CANCELLED, RUNNING, ResponseRecord, Store
+from turnbridge.engine.records import CANCELLED, IN_PROGRESS, QUEUED, RUNNING, ResponseRecord, Store
 from turnbridge.engine.shared_frames import Follower
 from turnbridge.engine.sharing import Peers, SharedFrames, SharedRunStore, SharedStateAway
 from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.items import JsonObject
 
 log = structlog.get_logger(__name__)
 
 # How long a cancellation waits for the maker, which stores what it had made by then.
 CANCEL_WAIT_S = 0.7
 CANCEL_POLL_S = 0.02
+# `response.created` and `response.queued`.
+FRAMES_OF_QUEUED = 2
 
 CANCEL = "cancel"
 
@@ -89,6 +92,16 @@ class MadeElsewhere:
             if rest:
                 return rest
         return last_frames(found, position)
+
+    async def standing(self, record: ResponseRecord) -> JsonObject:
+        """Return a response as it stands: the store is told of its beginning and its end only."""
+        if record.status != QUEUED:
+            return record.body
+        try:
+            has_begun = await self._shared.frames.count(record.id) > FRAMES_OF_QUEUED
+        except (GatewayError, SharedStateAway):
+            return record.body
+        return {**record.body, "status": IN_PROGRESS} if has_begun else record.body
 
     async def cancel(self, record: ResponseRecord) -> None:
         """Let the maker cancel a response; if it does not within a moment, store that it is cancelled."""

@@ -219,6 +219,8 @@ class Responses:
         if run is not None:
             return json_response(run.response)
         record = await self._record(owner, response_id)
+        if record.status in RUNNING and self._background.elsewhere is not None:
+            return json_response(await self._background.elsewhere.standing(record))
         if ENCRYPTED_REASONING not in included(request):
             return json_response(record.body)
         thoughts = {item.id: item.body for item in await self._state.store.response_outputs(owner, response_id)}
