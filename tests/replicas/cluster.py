@@ -215,7 +215,8 @@ class Fleet:
 async def running_fleet(directory: Path, learned: Path, model: ScriptedModel) -> AsyncIterator[Fleet]:
     """Run all of it; all replicas start at once, on an empty database."""
     async with contextlib.AsyncExitStack() as stack:
-        redis = RedisServer(directory)
+        # As the compose file has it; tests of single parts have Redis.
+        redis = RedisServer(directory, valkey=True)
         await stack.enter_async_context(redis.running())
         postgres = stack.enter_context(running_server())
         fleet = Fleet(directory, learned, model, redis, postgres)

