@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # As this one does.
 import pytest
 import yaml  # type: ignore[import-untyped]  # It comes with other packages of ours, without types.
 
@@ -38,5 +38,5 @@ def test_compose_files_follow_the_specification(name: str) -> None:
 @pytest.mark.skipif(not ENVOY.exists(), reason=NOT_THERE)
 @pytest.mark.promise("deploy.replicas")
 def test_envoy_accepts_its_file() -> None:
-    status, text = said(str(ENVOY), "--mode", "validate", "-c", str(DEPLOY / "envoy" / "envoy.yaml"))
-    assert (status, text.strip().endswith("OK")) == (0, True), text
+    status, text = said(str(ENVOY), "--mode", "validate", "-l", "error", "-c", str(DEPLOY / "envoy" / "envoy.yaml"))
+    assert (status, "OK" in text) == (0, True), text
