@@ -71,10 +71,10 @@ REPLICAS = (
     ),
     Promise(
         id="replicas.other-balancers",
-        sentence="nginx and Envoy, with the files of `deploy/`, keep conversations on a replica too, and pass streams "
+        sentence="With the files of `deploy/`, nginx and Envoy keep conversations on a replica too, and pass streams "
         "and WebSockets on. A request is sent to another replica only if no connection could be made.",
         source=OURS,
-        divergence="nginx asks no replica whether it is ready: one that stops has to be taken out of its file first.",
+        divergence="A replica behind nginx has to be taken out of its file before it stops: nginx asks nobody for readiness.",
     ),
     Promise(
         id="replicas.rolling",
