@@ -74,7 +74,7 @@ REPLICAS = (
         sentence="With the files of `deploy/`, nginx and Envoy keep conversations on a replica too, and pass streams "
         "and WebSockets on. A request is sent to another replica only if no connection could be made.",
         source=OURS,
-        divergence="A replica behind nginx has to be taken out of its file before it stops: nginx asks none for readiness.",
+        divergence="Behind nginx, take a replica out of the file before it stops: it is not noticed.",
     ),
     Promise(
         id="replicas.rolling",
