@@ -17,7 +17,6 @@ from turnbridge.cli.clients.trial import Arrival, try_call
 from turnbridge.cli.clients.values import Client, OfferedModel, Places, Values
 from turnbridge.cli.console import EXIT_UNAVAILABLE, print_json, progress, refuse, usable_settings, warn
 from turnbridge.cli.gateway_client import Endpoint, NotTurnbridge, configured_endpoint
-from turnbridge.cli.own_key import own_key_file
 from turnbridge.codex.process.home import write_private
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
@@ -58,7 +57,11 @@ def connect(
         _list_clients(settings, as_json=as_json)
         return
     chosen = _chosen(client)
-    key_file = own_key_file(settings, settings.data_dir / FOLDER, chosen.name) if own_key else key_file
+    if own_key:
+        # With the store, which nothing else here needs.
+        from turnbridge.cli.own_key import own_key_file  # noqa: PLC0415
+
+        key_file = own_key_file(settings, settings.data_dir / FOLDER, chosen.name)
     settings = settings if key_file is None else replace(settings, api_key=_key_in(key_file))
     if undo:
         _undo(chosen, settings, as_json=as_json)
