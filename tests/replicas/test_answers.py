@@ -20,6 +20,7 @@ from turnbridge.replicas.replica import LEASE_S
 from turnbridge.store.schema import store_url
 from turnbridge.store.sql_store import SqlStore, open_store
 from turnbridge.turn.errors import UpstreamFailed
+from turnbridge.web.middleware.idempotency import Bounds
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +53,7 @@ async def test_a_request_is_run_once_and_the_other_replica_repeats_the_answer(pa
     one, two = Turns(b"one", b"two", End()), Turns()
     first, second = gateways(pair, one, two)
     assert shown(await ask(first)) == (200, b"onetwo", None)
+    assert (await ask(second, b"something else")).status == 400, "before it has seen the answer"
     for _ in range(2):
         assert shown(await ask(second)) == (200, b"onetwo", "replayed")
     assert (one.asked, two.asked) == ([b"hi"], [])
@@ -60,6 +62,18 @@ async def test_a_request_is_run_once_and_the_other_replica_repeats_the_answer(pa
     assert b'"idempotency_key_reused"' in refused.body
     two.say(b"another's", End())
     assert shown(await ask(second, client="another")) == (200, b"another's", None)
+
+
+@pytest.mark.promise("replicas.idempotency")
+async def test_an_answer_that_was_too_long_to_be_kept_is_not_repeated_in_part(pair: Pair) -> None:
+    fleet, store = pair
+    one, two = Turns(b"one", b"two", b"three", End()), Turns(b"again", End())
+    first, second = (
+        gateway(turns, Bounds(answer_bytes=5), shared_answers(replica.replica, store))
+        for turns, replica in zip((one, two), fleet, strict=True)
+    )
+    assert shown(await ask(first)) == (200, b"onetwothree", None)
+    assert shown(await ask(second)) == (200, b"again", None)
 
 
 @pytest.mark.promise("replicas.idempotency")

@@ -1,10 +1,13 @@
 """Content parts, in the words of both APIs."""
 
+from base64 import b64encode
+
 import pytest
 
 from turnbridge.api.shared.history import ContentPart, PartsDecoder
 from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
+from turnbridge.turn.images import MAX_TOTAL_PIXELS
 from turnbridge.turn.items import (
     FilePart,
     ImagePart,
@@ -150,3 +153,16 @@ def place_of(part: JsonObject) -> str:
     except InvalidRequest as error:
         return error.param or ""
     return "content[0]"
+
+
+def test_the_images_of_a_request_have_a_bounded_number_of_pixels_together() -> None:
+    """Their sizes stand in their headers; nothing else of them is there."""
+    side = (7000).to_bytes(4, "big")
+    header = b"\x89PNG\r\n\x1a\n" + bytes(8) + side + side
+    image: JsonObject = {"type": "input_image", "image_url": f"data:image/png;base64,{b64encode(header).decode()}"}
+    parts, most = PartsDecoder(), MAX_TOTAL_PIXELS // 7000**2
+    for number in range(most):
+        parts.decode([convert(image, ContentPart)], param=f"input[{number}]")
+    with pytest.raises(InvalidRequest) as refused:
+        parts.decode([convert(image, ContentPart)], param="input[9]")
+    assert (refused.value.error_code, refused.value.param) == ("image_too_large", "input[9][0]")

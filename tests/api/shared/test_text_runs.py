@@ -48,3 +48,9 @@ def test_a_run_ends_where_its_message_does() -> None:
     told: list[ev.TurnEvent] = [*deltas[:2], started, *deltas[2:]]
     assert list(sse.in_runs(told)) == [sse.TextRun("a", ["1", "2"]), started, sse.TextRun("b", ["1", "2", "3"])]
     assert list(sse.in_runs(deltas)) == [sse.TextRun("a", ["1", "2"]), sse.TextRun("b", ["1", "2", "3"])]
+
+
+def test_text_after_another_event_is_not_told_before_it() -> None:
+    between = ev.SummaryDelta("r", 0, "Hm.")
+    runs = sse.in_runs([ev.TextDelta("m", "a"), ev.TextDelta("m", "b"), between, ev.TextDelta("m", "c")])
+    assert runs == [sse.TextRun("m", ["a", "b"]), between, sse.TextRun("m", ["c"])]

@@ -14,6 +14,7 @@ from turnbridge.api.shared.tools import (
 from turnbridge.api.shared.validation import convert
 from turnbridge.turn.errors import InvalidRequest
 from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.mcp import McpFilter
 from turnbridge.turn.request import Tool, WebSearch
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -237,3 +238,40 @@ PLACE: JsonObject = {"city": "Rome", "country": "IT"}
 )
 def test_web_search_takes_the_options_of_both_apis(wanted: JsonObject, search: WebSearch) -> None:
     assert decode_web_search(convert(wanted, WebSearchOptions), param="p") == search
+
+
+MCP: JsonObject = {
+    "type": "mcp",
+    "server_label": "wx",
+    "server_url": "https://mcp.example",
+    "require_approval": "never",
+    "allowed_tools": {"tool_names": ["look", "hear"], "read_only": True},
+}
+
+
+def test_the_choice_of_a_servers_tool_leaves_it_alone_with_what_else_it_must_be() -> None:
+    use = decode_tools(
+        [*FLAT, MCP], {"type": "mcp", "server_label": "wx", "name": "look"}, SchemaChecker(), also=("mcp",)
+    )
+    (server,) = use.servers
+    assert (use.tools, use.must_call) == ((), True)
+    assert server.allowed == McpFilter(names=("look",), read_only=True)
+
+
+@pytest.mark.parametrize("reference", [{"server_label": "wx", "name": "burn"}, {"server_label": "other"}])
+def test_the_choice_of_a_servers_tool_that_is_not_allowed_is_refused(reference: JsonObject) -> None:
+    with pytest.raises(InvalidRequest, match="not found in 'tools'"):
+        decode_tools([MCP], {"type": "mcp", **reference}, SchemaChecker(), also=("mcp",))
+
+
+@pytest.mark.parametrize(("said", "strict"), [(None, True), (False, False), (True, True)])
+def test_where_functions_are_strict_by_default_a_client_may_say_that_one_is_not(said: Json, strict: bool) -> None:
+    declared: JsonObject = {"type": "function", "name": "a", "parameters": STRICT, "strict": said}
+    (tool,) = decode_tools([declared], None, SchemaChecker(), strict=True).tools
+    assert tool.strict is strict
+
+
+def test_of_tools_that_may_not_be_called_nothing_is_named_as_ignored() -> None:
+    deferred: JsonObject = {**FLAT[0], "defer_loading": True}
+    assert decode_tools([deferred], "auto", SchemaChecker(), also=("mcp",)).ignored == ("tools[0].defer_loading",)
+    assert decode_tools([deferred], "none", SchemaChecker(), also=("mcp",)) == ToolUse()

@@ -99,6 +99,12 @@ async def test_what_ended_is_told_to_those_who_run_it() -> None:
     await keyring.renew()
     assert told[1:] == [(frozenset({"id-bob"}), frozenset({"id-bob"}))]
 
+    store.change(record("carol"))
+    await keyring.renew()
+    store.change()
+    await keyring.renew()
+    assert keyring.barred == {"id-alice", "id-bob", "id-carol"}, "nobody is forgotten for another"
+
 
 async def test_a_key_expires_by_the_clock_also_without_a_store() -> None:
     now = [100.0]
@@ -117,6 +123,11 @@ async def test_a_key_expires_by_the_clock_also_without_a_store() -> None:
 
     assert (found(keyring, b"alice"), keyring.ended(b"alice")) == (None, "expired")
     assert keyring.barred == {"id-alice"}
+    changes: list[object] = []
+    keyring.on_change.append(changes.append)
+    with pytest.raises(BackendUnavailable):
+        await keyring.renew()
+    assert changes == [], "a key expires once"
 
 
 async def test_known_keys_are_accepted_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

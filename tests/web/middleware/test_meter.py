@@ -1,6 +1,6 @@
 """Counting what clients use, and token limits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from structlog.testing import capture_logs
@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from turnbridge.turn.clients import Client, ClientLimits
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.events import Usage
+from turnbridge.turn.items import replace
 from turnbridge.turn.usage import DAY_S, HOUR_S, Counts, TokenLimit, UsageKey, UsageQuery, UsageSum, parse_token_limits
 from turnbridge.web.middleware import meter as module
 from turnbridge.web.middleware.meter import RELOAD_S, Meter
@@ -25,8 +26,11 @@ class Store:
         self.rows: dict[UsageKey, Counts] = {}
         self.writes = 0
         self.away = False
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens while usage is written."""
 
     async def add_usage(self, usage: Mapping[UsageKey, Counts], names: Mapping[str, str]) -> None:
+        self.meanwhile()
         if self.away:
             raise BackendUnavailable("away")
         self.writes += 1
@@ -154,3 +158,46 @@ def test_limits_are_read(text: str, limits: tuple[TokenLimit, ...]) -> None:
 def test_wrong_limits_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         parse_token_limits(text)
+
+
+async def test_what_is_used_while_usage_is_written_is_neither_lost_nor_counted_twice() -> None:
+    house = House(TokenLimit(1000, "hour"))
+    house.store.meanwhile = lambda: house.one.turn_ended(SOME, "m", house.client)
+    house.one.turn_ended(SOME, "m", house.client)
+    house.store.away = True
+    with pytest.raises(BackendUnavailable):
+        await house.one.flush()
+    house.store.away = False
+    await house.one.flush()
+    assert house.left(house.one) == (700, HOUR_S)
+    assert house.store.rows[UsageKey("a", NOON, "m")].input == 120
+    house.store.meanwhile = lambda: None
+    await house.one.flush()
+    assert house.store.rows[UsageKey("a", NOON, "m")].input == 180
+
+
+async def test_what_was_used_in_the_hour_before_does_not_count_in_the_next() -> None:
+    house = House(TokenLimit(1000, "hour"))
+
+    def next_hour() -> None:
+        house.one.turn_ended(SOME, "m", house.client)
+        house.now += HOUR_S
+
+    house.store.meanwhile = next_hour
+    house.one.turn_ended(SOME, "m", house.client)
+    await house.one.flush()
+    assert house.left(house.one) == (1000, HOUR_S)
+
+
+def test_of_two_limits_with_as_much_left_the_one_that_lasts_longer_is_told() -> None:
+    house = House(TokenLimit(150, "hour"), TokenLimit(150, "day"))
+    assert house.left(house.one) == (150, 12 * HOUR_S)
+
+
+async def test_a_client_that_comes_later_has_used_what_is_stored_of_it() -> None:
+    house = House(TokenLimit(1000, "day"))
+    await house.one.load()
+    house.client = replace(house.client, id="b")
+    house.store.rows[UsageKey("b", NOON, "m")] = Counts(input=300)
+    await house.one.flush()
+    assert house.left(house.one) == (700, 12 * HOUR_S)
