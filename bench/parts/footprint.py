@@ -1,20 +1,18 @@
-"""What the gateway and its Codex hold together, as a user runs it: the real Codex, default settings.
-
-`BENCH_CODEX` names another binary to measure besides the one that is installed with Turnbridge.
-"""
+"""What the gateway and its Codex hold together, as a user runs it: the real Codex, default settings."""
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.client import ASK, CHAT, DELTAS, Client
 from bench.plots import Plot
-from bench.processes import module
+from bench.processes import ROOT, module
 from bench.report import Goal, Section, at_most, table
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.processes import descendants, own_share_mb
+from turnbridge.codex.versions import RECOMMENDED, install
+from turnbridge.turn.errors import BackendUnavailable
 
 TITLE = "Memory of all processes together"
 INTRODUCTION = (
@@ -44,8 +42,12 @@ class Footprint:
 
 
 async def run(directory: Path, *, quick: bool) -> Section:
-    """Measure the pinned Codex, and another one if it is named."""
-    binaries = {"pinned Codex": None, **({"BENCH_CODEX": path} if (path := os.environ.get("BENCH_CODEX")) else {})}
+    """Measure the pinned Codex, and the one that we recommend if npm has it."""
+    binaries: dict[str, Path | None] = {"pinned Codex": None}
+    try:
+        binaries[f"Codex {RECOMMENDED}"] = await asyncio.to_thread(install, ROOT / ".venv" / "bench-codex", RECOMMENDED)
+    except BackendUnavailable as error:
+        print(f"Codex {RECOMMENDED} is left out: {error.message}")
     turns = QUICK_TURNS if quick else TURNS
     seen = {name: await _measure(directory / name, binary, turns) for name, binary in binaries.items()}
     rows = [
@@ -71,7 +73,7 @@ async def run(directory: Path, *, quick: bool) -> Section:
     return Section(title=TITLE, lines=[INTRODUCTION, "", *table(head, rows)], goals=goals, plots=[plot])
 
 
-async def _measure(directory: Path, binary: str | None, turns: int) -> Footprint:
+async def _measure(directory: Path, binary: Path | None, turns: int) -> Footprint:
     chosen = {"PROXY_API_KEY": "sk-bench", **({"CODEX_BIN": binary} if binary else {})}
     async with (
         module("bench.model") as (model, _),

@@ -308,6 +308,8 @@ class Delayed:
     Nearly every answer is whole before anything of this kind is due: a timer costs it 1 µs, a task that sleeps 5.
     """
 
+    __slots__ = ("_delay_s", "_postponed", "_timer", "_work", "_working")
+
     def __init__(
         self,
         delay_s: float | None,
