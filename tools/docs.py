@@ -227,7 +227,7 @@ def decisions() -> str:
     """Return the list of decision records."""
     records = sorted((ROOT / "docs/decisions").glob("0*.md"))
     titles = {record: record.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for record in records}
-    return "\n".join(f"- {record.name[:4]} [{title}]({record.name})" for record, title in titles.items())
+    return "\n".join(f"- [{title}]({record.name})" for record, title in titles.items())
 
 
 PARTS: dict[str, Callable[[], str]] = {
