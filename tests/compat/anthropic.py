@@ -18,7 +18,7 @@ MESSAGES_API = (
         sentence="Text, images, documents, calls and their results become the model's own items; "
         "a string is the same as one block of text.",
         source=ANTHROPIC,
-        divergence="A document is shown as its text; `is_error` is told by words before the result.",
+        divergence="A document is shown as its text; `is_error` becomes a sentence before the result.",
     ),
     Promise(
         id="anthropic.system",
@@ -34,9 +34,9 @@ MESSAGES_API = (
     ),
     Promise(
         id="anthropic.web-search",
-        sentence="`web_search_*` is the provider's search; it is told by `server_tool_use` and citations.",
+        sentence="`web_search_*` is the provider's search; the answer has `server_tool_use` and citations.",
         source=ANTHROPIC,
-        divergence="The list of results is empty: the provider does not tell them.",
+        divergence="The list of results is empty: the provider does not send them.",
     ),
     Promise(
         id="anthropic.threads",
@@ -45,7 +45,7 @@ MESSAGES_API = (
     ),
     Promise(
         id="anthropic.thinking",
-        sentence="Thinking is shown if asked for; its signature brings the reasoning item back to the model intact.",
+        sentence="Thinking is shown if requested; its signature returns the reasoning item to the model intact.",
         source=ANTHROPIC,
         divergence="A thinking block with a signature from elsewhere is left out.",
     ),
@@ -61,7 +61,7 @@ MESSAGES_API = (
     ),
     Promise(
         id="anthropic.parameters",
-        sentence="`max_tokens`, `stop_sequences`, `metadata.user_id` and `cache_control` are accepted and met.",
+        sentence="`max_tokens`, `stop_sequences`, `metadata.user_id` and `cache_control` are accepted and enforced.",
         source=ANTHROPIC,
         divergence="`max_tokens` of 32,000 and more is not enforced: clients state the model's ceiling.",
     ),
@@ -103,12 +103,14 @@ MESSAGES_API = (
     ),
     Promise(
         id="anthropic.models.echo",
-        sentence="`model` of a message is the name that was asked for.",
+        sentence="`model` of a message is the requested name.",
         source=OURS,
     ),
     Promise(
         id="anthropic.models.list",
-        sentence="`/v1/models` has Anthropic's shape for who sends `anthropic-version`, and lists `claude-` aliases.",
+        sentence=(
+            "`/v1/models` has Anthropic's shape for clients that send `anthropic-version`, and lists `claude-` aliases."
+        ),
         source=CLIENTS,
     ),
     Promise(
@@ -133,7 +135,7 @@ MESSAGES_API = (
     ),
     Promise(
         id="anthropic.errors",
-        sentence="Errors have Anthropic's shape and types; `x-should-retry` keeps clients from repeating in vain.",
+        sentence="Errors have Anthropic's shape and types; `x-should-retry` stops useless retries.",
         source=ANTHROPIC,
     ),
     Promise(

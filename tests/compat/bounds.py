@@ -15,7 +15,7 @@ BOUNDS = (
     ),
     Promise(
         id="bounds.uploads",
-        sentence="Bodies that are being received share 256 MB; no key's halves cost another key its own body.",
+        sentence="Bodies that are being received share 256 MB; no key's unfinished bodies cost another key its own.",
         source=OURS,
     ),
     Promise(
@@ -30,7 +30,9 @@ BOUNDS = (
     ),
     Promise(
         id="bounds.log-lines",
-        sentence="Lines of the log and the trace are bounded, and hold nothing that ends a line or steers a terminal.",
+        sentence=(
+            "Lines of the log and the trace are bounded, and hold nothing that ends a line or controls a terminal."
+        ),
         source=OURS,
     ),
     Promise(

@@ -10,12 +10,12 @@ KEYS = (
     ),
     Promise(
         id="keys.rotate",
-        sentence="A rotated key has all that its client has stored, and what was running may finish.",
+        sentence="A rotated key reads all that its client stored, and running requests may finish.",
         source=OURS,
     ),
     Promise(
         id="keys.revoked.running",
-        sentence="Revoking a key ends what runs for it, over HTTP and WebSocket, and nothing of anybody else.",
+        sentence="Revoking a key ends its running requests, over HTTP and WebSocket, and no others.",
         source=OURS,
     ),
     Promise(
@@ -66,12 +66,12 @@ KEYS = (
 PLAN = (
     Promise(
         id="plan.shown",
-        sentence="How Codex's plan stands is told in the metrics, and in headers to the owner's keys only.",
+        sentence="The windows of the plan are in the metrics, and in headers for the owner's keys only.",
         source=OURS,
     ),
     Promise(
         id="plan.spent",
-        sentence="When the plan is spent, `retry-after` is the time until its window starts anew.",
+        sentence="When the plan is spent, `retry-after` is the time until its window resets.",
         source=OURS,
     ),
 )

@@ -45,7 +45,7 @@ OLLAMA_API = (
         id="ollama.tools",
         sentence="Tools are declared as they come; arguments of calls are objects, with the id of the call.",
         source=OLLAMA,
-        divergence="Arguments that are no JSON object are told as `unparsed_arguments`.",
+        divergence="Arguments that are no JSON object are in `unparsed_arguments`.",
     ),
     Promise(
         id="ollama.tools.without-ids",
@@ -66,7 +66,7 @@ OLLAMA_API = (
         id="ollama.format",
         sentence="`format` gives JSON, or JSON that conforms to a schema, or an error.",
         source=OLLAMA,
-        divergence="The model is told of the format in words where the provider does not enforce it.",
+        divergence="A message asks the model for the format where the provider does not enforce it.",
     ),
     Promise(
         id="ollama.think",
@@ -87,8 +87,10 @@ OLLAMA_API = (
     ),
     Promise(
         id="ollama.models",
-        sentence="`/api/tags` and `/api/show` tell names, capabilities and the true context window; "
-        "a model that is there can be pulled.",
+        sentence=(
+            "`/api/tags` and `/api/show` have names, capabilities and the true context window; an existing model "
+            "can be pulled."
+        ),
         source=CLIENTS,
         divergence="Size and time are placeholders; `/api/ps` is empty.",
     ),
@@ -115,7 +117,7 @@ OLLAMA_API = (
     ),
     Promise(
         id="ollama.listener.keys",
-        sentence="Programs on this machine need no key; whoever comes from elsewhere, or through a proxy, does.",
+        sentence="Programs on this machine need no key; other machines and clients of a proxy do.",
         source=OURS,
     ),
     Promise(

@@ -10,14 +10,14 @@ from tests.compat.promise import (
 THREADS = (
     Promise(
         id="threads.warm",
-        sentence="A conversation that only grows goes on in its thread, so that the provider's cache stays warm.",
+        sentence="A conversation that only grows continues in its thread, so the provider's cache stays warm.",
         source=OURS,
     ),
     Promise(
         id="threads.same",
         sentence="The model sees on a warm thread what it would see on a replay.",
         source=OURS,
-        divergence="A thread also has the thoughts and narration that a chat client cannot give back.",
+        divergence="A thread also has the reasoning and commentary that a chat client cannot send back.",
     ),
     Promise(
         id="threads.told",
@@ -46,7 +46,7 @@ THREADS = (
     ),
     Promise(
         id="threads.warm.fair",
-        sentence="No key cools the threads of another: the one that keeps most loses its oldest.",
+        sentence="No key evicts the warm threads of another: the oldest of the key with most are evicted.",
         source=OURS,
     ),
 )
@@ -143,8 +143,8 @@ LIMITS = (
     Promise(
         id="limits.time.connect",
         sentence=(
-            "A provider that fails or cannot be reached is told as 502, 503 or 429 within seconds, streamed or not; "
-            "a shorter outage is ridden out. `PROXY_CONNECT_TIMEOUT_MS` bounds Codex's retries."
+            "A provider that fails or cannot be reached is a 502, 503 or 429 within seconds, streamed or not; "
+            "a shorter outage is bridged. `PROXY_CONNECT_TIMEOUT_MS` bounds Codex's retries."
         ),
         source=OURS,
     ),
@@ -164,9 +164,9 @@ LIMITS = (
     ),
     Promise(
         id="limits.keepalive.whole",
-        sentence="A whole answer that takes long begins with blanks once the model has begun, and is valid JSON.",
+        sentence="A slow non-streamed answer begins with whitespace once the model has begun, and is valid JSON.",
         source=CLIENTS,
-        divergence="A failure after the first blank breaks the connection off: its status has been sent.",
+        divergence="A failure after the first whitespace closes the connection: its status has been sent.",
     ),
     Promise(
         id="limits.keepalive.off",
@@ -175,12 +175,12 @@ LIMITS = (
     ),
     Promise(
         id="limits.slow-readers",
-        sentence="A client that stops reading holds back only its own turn; memory stays bounded, then the turn ends.",
+        sentence="A client that stops reading delays only its own turn; memory stays bounded, then the turn ends.",
         source=OURS,
     ),
     Promise(
         id="limits.silent-clients",
-        sentence="A client that stops asking or reading half-way holds nothing for ever: 408 for a body, else closed.",
+        sentence="A client that stops sending or reading half-way holds nothing for ever: 408 for a body, else closed.",
         source=OURS,
     ),
     Promise(
@@ -190,7 +190,7 @@ LIMITS = (
     ),
     Promise(
         id="limits.idempotency.other-body",
-        sentence="Another body under the same key is a 400; a failure is not kept.",
+        sentence="Another body under the same key is a 400; failures are not stored.",
         source=OURS,
     ),
 )
@@ -198,12 +198,12 @@ LIMITS = (
 FAULTS = (
     Promise(
         id="faults.leaving",
-        sentence="A client that leaves, at whatever stage, interrupts its turn in Codex.",
+        sentence="A client that disconnects, at any stage, interrupts its turn in Codex.",
         source=OURS,
     ),
     Promise(
         id="faults.death.unseen",
-        sentence="A turn whose Codex dies before its client has seen anything runs once more, elsewhere, unseen.",
+        sentence="A turn whose Codex dies before its client has received anything runs once more, elsewhere.",
         source=OURS,
     ),
     Promise(
@@ -220,7 +220,7 @@ FAULTS = (
         id="faults.unanswered",
         sentence=(
             "A Codex that does not answer a call within `WORKER_REQUEST_TIMEOUT_MS` is replaced, and the turn run "
-            "again; other turns in it come to their end."
+            "again; its other turns finish."
         ),
         source=OURS,
     ),
@@ -246,12 +246,12 @@ FAULTS = (
     ),
     Promise(
         id="faults.start",
-        sentence="A Codex that cannot be started is told by `/readyz` and a 503, and tried again until it can be.",
+        sentence="If Codex cannot be started, `/readyz` and a 503 say so, and it is retried until it starts.",
         source=OURS,
     ),
     Promise(
         id="faults.backoff",
-        sentence="What keeps dying is started less and less often, and never given up.",
+        sentence="A Codex that keeps crashing is restarted with backoff, for ever.",
         source=OURS,
     ),
     Promise(
@@ -277,20 +277,20 @@ FAULTS = (
     Promise(
         id="faults.drain",
         sentence=(
-            "When it is told to stop, the gateway lets nobody in, lets turns finish for `PROXY_DRAIN_S`, and ends the "
-            "rest with 503 `shutting_down`; a second signal stops it at once. A terminal that closes tells it to stop, "
+            "On shutdown, the gateway accepts no requests, lets turns finish for `PROXY_DRAIN_S`, and ends "
+            "the rest with 503 `shutting_down`; a second signal stops it at once. A closed terminal stops it, "
             "except under `nohup`."
         ),
         source=OURS,
     ),
     Promise(
         id="faults.disk",
-        sentence="A full or read-only disk disturbs no running turn, is told by `/readyz`, and is recovered from.",
+        sentence="A full or read-only disk disturbs no running turn, shows in `/readyz`, and is recovered from.",
         source=OURS,
     ),
     Promise(
         id="faults.clock",
-        sentence="A jump of the clock is noticed by no turn and no Codex.",
+        sentence="A jump of the clock disturbs no turn and no Codex.",
         source=OURS,
     ),
     Promise(

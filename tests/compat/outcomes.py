@@ -44,7 +44,7 @@ USAGE = (
     ),
     Promise(
         id="usage.told",
-        sentence="`x-turnbridge-usage` says `exact` or `estimated`; in a stream, a comment says `estimated`.",
+        sentence="`x-turnbridge-usage` is `exact` or `estimated`; in a stream, a comment has `estimated`.",
         source=OURS,
     ),
     Promise(
@@ -56,7 +56,7 @@ USAGE = (
         id="usage.counted",
         sentence="`POST /v1/responses/input_tokens` counts the input of the same request, without asking the model.",
         source=RESPONSES,
-        divergence="The count is an estimate, and says so: only the provider knows how the model is shown a request.",
+        divergence="The count is an estimate, marked as one: only the provider knows the model's format.",
     ),
     Promise(
         id="usage.counted.published",
@@ -65,7 +65,7 @@ USAGE = (
     ),
     Promise(
         id="usage.counted.stored",
-        sentence="What `previous_response_id` or `conversation` names counts like the same history in the request.",
+        sentence="The history of `previous_response_id` or `conversation` counts like the same history in the request.",
         source=RESPONSES,
     ),
     Promise(
@@ -108,7 +108,7 @@ FAILURES = (
     ),
     Promise(
         id="errors.retryable",
-        sentence="What cost quota and would fail again has a status that SDKs do not try again.",
+        sentence="A failure that cost quota and would repeat has a status that SDKs do not retry.",
         source=CLIENTS,
     ),
     Promise(
@@ -140,7 +140,7 @@ FAILURES = (
     ),
     Promise(
         id="errors.not-streamed",
-        sentence="A failure after output is a status for those who do not stream.",
+        sentence="Without streaming, a failure after output is a status.",
         source=ERRORS,
     ),
     Promise(

@@ -37,7 +37,7 @@ PAGE = (
     ),
     Promise(
         id="page.markup",
-        sentence="Nothing that a model, a client or a key is called or says becomes markup.",
+        sentence="No name and no text of a model, a client or a key becomes markup.",
         source=OURS,
     ),
     Promise(

@@ -39,7 +39,7 @@ START = (
     ),
     Promise(
         id="start.users-home",
-        sentence="Nothing is written to the user's Codex home, but the login that Codex itself renews.",
+        sentence="Nothing is written to the user's Codex home except the login, by Codex itself.",
         source=OURS,
     ),
     Promise(
@@ -67,12 +67,12 @@ START = (
     ),
     Promise(
         id="start.unheard",
-        sentence="That nobody can read what it prints or logs does not keep the gateway from serving.",
+        sentence="The gateway serves even if its output and log cannot be written.",
         source=OURS,
     ),
     Promise(
         id="start.reasons",
-        sentence="What keeps Codex from starting is told once, in `/readyz` and in the log.",
+        sentence="`/readyz` and the log give the reason why Codex does not start, once.",
         source=OURS,
     ),
     Promise(
@@ -121,7 +121,7 @@ INGRESS = (
     ),
     Promise(
         id="ingress.probes.reason",
-        sentence="Why turns cannot be run, which may name paths, `/readyz` tells only to requests with the key.",
+        sentence="`/readyz` gives the reason, which may name paths, only to requests with the key.",
         source=OURS,
     ),
     Promise(
@@ -246,7 +246,7 @@ SAFETY = (
     ),
     Promise(
         id="safety.stopped",
-        sentence="A turn in which Codex acts on the host all the same is stopped.",
+        sentence="A turn in which Codex acts on the host is stopped.",
         source=OURS,
     ),
     Promise(

@@ -44,9 +44,9 @@ STATE = (
     ),
     Promise(
         id="state.stored",
-        sentence="A response is kept unless `store` is false, and is read again as it was.",
+        sentence="A response is stored unless `store` is false, and is retrieved unchanged.",
         source=RESPONSES,
-        divergence="The answer's `store` is false if it could not be kept.",
+        divergence="The answer's `store` is false if it could not be stored.",
     ),
     Promise(
         id="state.continued",
@@ -68,17 +68,17 @@ STATE = (
     ),
     Promise(
         id="state.tools",
-        sentence="Outputs with `previous_response_id` go on in the turn that waits for them.",
+        sentence="Outputs with `previous_response_id` resume the turn that waits for them.",
         source=STATE_GUIDE,
     ),
     Promise(
         id="state.reasoning",
-        sentence="What the model thought is part of what is continued, also if the client never saw its content.",
+        sentence="The model's reasoning is part of the continued history, even if the client never saw it.",
         source=REASONING,
     ),
     Promise(
         id="state.restart",
-        sentence="All of this outlives a restart of the gateway and of Codex.",
+        sentence="All of this survives a restart of the gateway and of Codex.",
         source=OURS,
     ),
     Promise(
@@ -94,42 +94,47 @@ STATE = (
     ),
     Promise(
         id="state.deleted",
-        sentence="A deleted response is gone, and those that continue it stay whole.",
+        sentence="A deleted response is gone, and responses that continue it stay complete.",
         source=RESPONSES,
     ),
     Promise(
         id="state.errors",
-        sentence="What is not there, or does not go together, is refused in OpenAI's words before the model is asked.",
+        sentence=(
+            "Unknown ids and impossible combinations are refused with OpenAI's messages before the model is asked."
+        ),
         source=RESPONSES,
     ),
     Promise(
         id="state.keys",
-        sentence="To another key, nothing of it exists.",
+        sentence="To another key, none of it exists.",
         source=OURS,
     ),
     Promise(
         id="state.no-trace",
-        sentence="What is not to be kept leaves no trace on disk; keys are written nowhere.",
+        sentence="A request that stores nothing leaves no trace on disk; keys are never written.",
         source=OURS,
     ),
     Promise(
         id="state.retention",
-        sentence="What is older than `PROXY_STORE_TTL_DAYS`, or does not fit into `PROXY_STORE_MAX_MB`, is removed.",
+        sentence="Entries older than `PROXY_STORE_TTL_DAYS`, or beyond `PROXY_STORE_MAX_MB`, are deleted.",
         source=OURS,
     ),
     Promise(
         id="state.retention.fair",
-        sentence="No key evicts what another has stored: the one that uses most loses its oldest.",
+        sentence="No key evicts another's entries: the oldest of the key that uses most are deleted.",
         source=OURS,
     ),
     Promise(
         id="state.off",
-        sentence="`PROXY_STORE_TTL_DAYS=0` keeps nothing: requests are answered, and those that need it are told.",
+        sentence=(
+            "`PROXY_STORE_TTL_DAYS=0` stores nothing: requests are answered, and those that need the store get an "
+            "error."
+        ),
         source=OURS,
     ),
     Promise(
         id="state.broken-store",
-        sentence="A store that fails costs nobody an answer: it says `store: false`, and the log says why.",
+        sentence="A failing store costs no answer: it has `store: false`, and the log has the reason.",
         source=OURS,
     ),
     Promise(
@@ -139,12 +144,12 @@ STATE = (
     ),
     Promise(
         id="state.killed",
-        sentence="Whenever the gateway is killed, every answer that was read is kept, and none is half there.",
+        sentence="Whenever the gateway is killed, every answer that was read is stored, and none in part.",
         source=OURS,
     ),
     Promise(
         id="state.failed",
-        sentence="A stream that failed is kept as failed, and what was whole of it is continued.",
+        sentence="A failed stream is stored as failed, and its complete items can be continued.",
         source=RESPONSES,
     ),
     Promise(
@@ -161,24 +166,25 @@ STATE = (
     ),
     Promise(
         id="state.background.cancelled",
-        sentence="It is cancelled as often as one likes; one that has ended stays as it is.",
+        sentence="Cancelling twice, or after completion, is a no-op.",
         source=BACKGROUND,
         divergence="Its stream ends in `response.incomplete` with the status `cancelled` inside.",
     ),
     Promise(
         id="state.background.lost",
-        sentence="One whose gateway was stopped or killed has failed, and says why.",
+        sentence="A response whose gateway was stopped or killed fails, with the reason.",
         source=OURS,
     ),
     Promise(
         id="state.background.one-end",
-        sentence="One that ends while the store is away is kept when it is back; nobody hears of two ends.",
+        sentence="One that ends while the store is away is kept when it is back; no client gets two ends.",
         source=OURS,
     ),
     Promise(
         id="state.replicas.calls",
         sentence=(
-            "With several gateways on one Postgres, any of them goes on with the outputs of calls: the model sees what "
+            "With several gateways on one Postgres, any of them continues with the outputs of calls: the "
+            "model sees what "
             "it would have seen in the parked turn, with reasoning that the client dropped. The turn that was parked "
             "elsewhere is ended at once."
         ),

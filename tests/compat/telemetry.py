@@ -6,7 +6,7 @@ TELEMETRY = (
     Promise(
         id="telemetry.spans",
         sentence="With the extra `otel` and a collector, each request is a span with GenAI attributes, with queue, "
-        "thread and provider below it, in the caller's trace; nothing that was said is in it.",
+        "thread and provider below it, in the caller's trace; it holds no prompts or answers.",
         source=OURS,
     ),
     Promise(

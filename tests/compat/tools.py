@@ -140,7 +140,7 @@ TOOLS = (
     ),
     Promise(
         id="tools.edited",
-        sentence="A history that differs from what was parked, or asks for other settings, is replayed as it is told.",
+        sentence="A history that differs from the parked one, or asks for other settings, is replayed as it was sent.",
         source=OURS,
     ),
     Promise(
@@ -150,7 +150,7 @@ TOOLS = (
     ),
     Promise(
         id="tools.sent-twice",
-        sentence="A second leg that is sent twice is answered twice, with the same.",
+        sentence="A second leg that is sent twice gets the same answer twice.",
         source=CLIENTS,
     ),
     Promise(
@@ -182,7 +182,7 @@ TOOLS = (
     ),
     Promise(
         id="tools.choice.required",
-        sentence="A required call that does not come is asked for once more, on the same thread.",
+        sentence="A missing required call is requested once more, on the same thread.",
         source=FUNCTIONS,
         divergence="OpenAI's models are forced to call; here the text of the first attempt is shown too.",
     ),
@@ -205,7 +205,7 @@ TOOLS = (
             "sees anything."
         ),
         source=FUNCTIONS,
-        divergence="OpenAI keeps the model to the schema; Codex declares every function as not strict.",
+        divergence="OpenAI enforces the schema; Codex declares every function as not strict.",
     ),
     Promise(
         id="tools.strict.default",
@@ -238,9 +238,9 @@ TOOLS = (
     ),
     Promise(
         id="tools.custom.grammar",
-        sentence="The grammar of a custom tool is told to the model, and `x-turnbridge-ignored` names it.",
+        sentence="The grammar of a custom tool is in its description, and `x-turnbridge-ignored` names it.",
         source=FUNCTIONS,
-        divergence="OpenAI keeps the model to the grammar; Codex cannot.",
+        divergence="OpenAI enforces the grammar; Codex cannot.",
     ),
     Promise(
         id="tools.custom.corrected",

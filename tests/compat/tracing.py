@@ -26,8 +26,9 @@ TRACE = (
     ),
     Promise(
         id="trace.off",
-        sentence="Without `PROXY_LOG_PROTO` there is no trace, and nothing is slower for it; "
-        "with it, no request waits for it long.",
+        sentence=(
+            "Without `PROXY_LOG_PROTO` there is no trace, and it costs nothing; with it, no request waits for it long."
+        ),
         source=OURS,
     ),
 )
