@@ -103,7 +103,20 @@ async def test_an_api_key_is_not_taken_from_the_arguments(home: Path, words: lis
 async def test_two_ways_to_log_in_at_once_are_refused(home: Path) -> None:
     refused = await run(home, "login", "--api-key", "--device")
     assert (refused.status, refused.out) == (EXIT_USAGE, "")
-    assert "Choose one of --device and --api-key." in refused.err
+    assert "Choose one of --device, --api-key and --access-token." in refused.err
+
+
+@pytest.mark.promise("commands.login.access-token")
+async def test_an_access_token_logs_in_by_codex_itself(home: Path, issuer: LoginServer) -> None:
+    logged_in = await run(home, "login", "--access-token", stdin="at-secret-0123456789\n", **issuer.variables())
+    assert logged_in == Finished(0, f"Logged in: {EMAIL}, ChatGPT Plus.\n", "")
+    assert "at-secret" in (home / ".codex" / "auth.json").read_text()
+    shown = await run(home, "whoami", "--json", **issuer.variables())
+    assert {name: json.loads(shown.out)[name] for name in CHATGPT} == CHATGPT
+    refused = await run(home, "login", "--access-token", "--account", "work", stdin="wrong\n", **issuer.variables())
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith("Codex refuses this access token: Error logging in with access token")
+    assert not (home / "data" / "accounts" / "work").exists()
 
 
 @pytest.mark.promise("commands.login.device", "commands.whoami", "commands.logout")

@@ -19,6 +19,11 @@ COMMANDS = (
         source=OURS,
     ),
     Promise(
+        id="commands.login.access-token",
+        sentence="`turnbridge login --access-token` stores an access token of ChatGPT, by Codex's own command.",
+        source=OURS,
+    ),
+    Promise(
         id="commands.login.cancel",
         sentence="Ctrl-C cancels a login, and leaves the former one as it was.",
         source=OURS,

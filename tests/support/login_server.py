@@ -67,6 +67,7 @@ class LoginServer:
         """Return the environment in which Codex uses this server."""
         return {
             "CODEX_APP_SERVER_LOGIN_ISSUER": self.url,
+            "CODEX_AUTHAPI_BASE_URL": self.url,
             "CODEX_REFRESH_TOKEN_URL_OVERRIDE": f"{self.url}/oauth/token",
             "CODEX_REVOKE_TOKEN_URL_OVERRIDE": f"{self.url}/oauth/revoke",
             "CODEX_CA_CERTIFICATE": str(self.certificate),
@@ -99,6 +100,14 @@ class LoginServer:
                 return 200, {}
             case "/wham/accounts/check":
                 return 200, {"accounts": [self._entry()], "account_ordering": [ACCOUNT]}
+            case "/v1/user-auth-credential/whoami":
+                return 200, {
+                    "email": EMAIL,
+                    "chatgpt_user_id": "user-1",
+                    "chatgpt_account_id": ACCOUNT,
+                    "chatgpt_plan_type": "plus",
+                    "chatgpt_account_is_fedramp": False,
+                }
             case "/wham/usage" | "/api/codex/usage":
                 return 200, USAGE
             case _:

@@ -28,6 +28,7 @@ from turnbridge.codex.account import (
     identity_as_json,
     limits_as_json,
     log_out,
+    store_access_token,
 )
 from turnbridge.codex.setup import codex_with
 from turnbridge.logs.setup import configure_logging
@@ -46,15 +47,18 @@ POLL_S = 0.2
 ASKING = "Asking Codex who is logged in ..."
 
 
-def login(*, device: bool, api_key: bool, account: str | None, as_json: bool) -> None:
-    """Log in to ChatGPT in a browser, by a device code, or with an API key."""
-    if device and api_key:
-        raise click.UsageError("Choose one of --device and --api-key.")
+def login(*, device: bool, api_key: bool, access_token: bool, account: str | None, as_json: bool) -> None:
+    """Log in to ChatGPT in a browser, by a device code or an access token, or to OpenAI with an API key."""
+    if device + api_key + access_token > 1:
+        raise click.UsageError("Choose one of --device, --api-key and --access-token.")
     settings, account = usable_settings(), chosen_account(account)
-    key = _read_key() if api_key else None
+    key = _read_secret("API key", "OPENAI_API_KEY", "--api-key") if api_key else None
+    token = _read_secret("access token", "CODEX_ACCESS_TOKEN", "--access-token") if access_token else None
 
     async def log_in(session: AccountSession) -> Identity:
-        if key is not None:
+        if token is not None:
+            await store_access_token(codex_with(settings, None, account)[0], token)
+        elif key is not None:
             await session.store_api_key(key)
         else:
             await _log_in_by_browser(session, "chatgptDeviceCode" if device else "chatgpt", as_json=as_json)
@@ -62,6 +66,9 @@ def login(*, device: bool, api_key: bool, account: str | None, as_json: bool) ->
 
     with _codex_home(account_home(settings, account), chosen=account is None):
         identity = _with_account(settings, account, log_in)
+        if token is not None:
+            # By another Codex: one that runs already does not read what the login command has written.
+            identity = _with_account(settings, account, lambda session: session.identity())
     if as_json:
         print_json({"event": "completed", **identity_as_json(identity)})
     else:
@@ -200,15 +207,15 @@ def _callback_port(url: str) -> int:
     return next((port for each in redirects if (port := urlsplit(each).port)), 1455)
 
 
-def _read_key() -> str:
-    """Return an API key from a pipe or a prompt: arguments would be visible to other users and kept in histories."""
+def _read_secret(what: str, variable: str, option: str) -> str:
+    """Return a secret from a pipe or a prompt: arguments would be visible to other users and kept in histories."""
     if sys.stdin is None or not sys.stdin.isatty():
-        key = sys.stdin.readline() if sys.stdin is not None else ""
+        secret = sys.stdin.readline() if sys.stdin is not None else ""
     else:
-        key = click.prompt("API key", hide_input=True, default="", show_default=False)
-    if not key.strip():
-        refuse(f"No API key was given. For example: printenv OPENAI_API_KEY | {own_command('login', '--api-key')}")
-    return str(key).strip()
+        secret = click.prompt(what[0].upper() + what[1:], hide_input=True, default="", show_default=False)
+    if not secret.strip():
+        refuse(f"No {what} was given. For example: printenv {variable} | {own_command('login', option)}")
+    return str(secret).strip()
 
 
 def wait_for_gateway(endpoint: Endpoint) -> None:

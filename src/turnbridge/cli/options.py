@@ -150,11 +150,14 @@ def doctor() -> None:
 @click.command()
 @click.option("--device", is_flag=True, help="Show a code to enter in a browser on any device: for ssh and containers.")
 @click.option("--api-key", is_flag=True, help="Read an OpenAI API key from standard input, or ask for it.")
+@click.option(
+    "--access-token", is_flag=True, help="Read an access token of ChatGPT from standard input, or ask for it."
+)
 @account_option("Log in to this account, for the keys that are made for it; it is made if there is none.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @done_by("cli.account")
 def login() -> None:
-    """Log in to ChatGPT in a browser, by a device code, or with an API key.
+    """Log in to ChatGPT in a browser, by a device code or an access token, or to OpenAI with an API key.
 
     Codex itself logs in and keeps the login, in your Codex home. A running gateway uses it without a restart.
     """

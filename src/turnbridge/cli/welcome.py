@@ -41,7 +41,7 @@ def offer_login(settings: Settings) -> bool:
     click.echo(CHOICES)
     match click.prompt("Your choice", type=click.IntRange(1, 5), default=1):
         case 1 | 2 | 3 as number:
-            login(device=number == 2, api_key=number == 3, account=None, as_json=False)
+            login(device=number == 2, api_key=number == 3, access_token=False, account=None, as_json=False)
         case 4:
             return True
     return False

@@ -14,6 +14,7 @@ import msgspec
 
 from turnbridge.codex.process.binary import spawn
 from turnbridge.codex.process.connection import CallRefused, CodexFaulted, Connection
+from turnbridge.codex.process.home import codex_environment
 from turnbridge.codex.process.process import AppServerProcess
 from turnbridge.codex.process.worker import ACCOUNT_UNREACHABLE, CodexSpec
 from turnbridge.codex.protocol.encode import initialize_params
@@ -287,6 +288,34 @@ async def log_out(session: AccountSession, home: Path, user_home: Path) -> Ident
         await session.log_out()
         _forget_login_file(home, user_home)
     return identity
+
+
+async def store_access_token(spec: CodexSpec, token: str) -> None:
+    """Log in with an access token of ChatGPT by Codex's own command: app-server has no call for it.
+
+    Raises `BackendUnavailable` with Codex's reason.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *spec.command("login", "--with-access-token"),
+        env=codex_environment(spec.home),
+        cwd=spec.workdir,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(LOGIN_START_TIMEOUT_S):
+            _, told = await process.communicate(f"{token}\n".encode())
+    except TimeoutError as error:
+        raise BackendUnavailable("Codex did not finish the login in time. Check the network.") from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        lines = told.decode(errors="replace").strip().splitlines()
+        reason = next((line for line in lines if line.lower().startswith("error")), "it gives no reason.")
+        raise BackendUnavailable(f"Codex refuses this access token: {_shortened(reason)}")
 
 
 def _forget_login_file(home: Path, user_home: Path) -> None:
