@@ -11,6 +11,7 @@ from turnbridge.cli.console import EXIT_UNAVAILABLE, refuse, usable_settings
 from turnbridge.cli.options import BUNDLED
 from turnbridge.codex import versions
 from turnbridge.codex.process.home import prepare_home
+from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError
 
@@ -23,7 +24,7 @@ def show_codex() -> None:
     if settings.codex_bin is None and versions.chosen(settings.data_dir) is None:
         click.echo(
             f"\nCodex {versions.RECOMMENDED} needs less memory: it unloads unused conversations after a minute instead "
-            f"of half an hour. To use it: turnbridge codex use {versions.RECOMMENDED}"
+            f"of half an hour. To use it: {own_command('codex', 'use', versions.RECOMMENDED)}"
         )
 
 
@@ -45,7 +46,7 @@ def use(*, version: str) -> None:
         refuse(f"{error} Nothing was changed.", status=EXIT_UNAVAILABLE)
     versions.choose(settings.data_dir, versions.Chosen(version=version, binary=str(binary)))
     click.echo(f"From the next start on, the gateway uses Codex {version} (fidelity: {fidelity}).")
-    click.echo(f"To go back: turnbridge codex use {BUNDLED}")
+    click.echo(f"To go back: {own_command('codex', 'use', BUNDLED)}")
 
 
 async def _checked(settings: Settings, binary: Path) -> str:

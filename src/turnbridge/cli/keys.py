@@ -13,6 +13,7 @@ from turnbridge.cli.chosen_account import existing_account
 from turnbridge.cli.console import print_json, refuse, usable_settings
 from turnbridge.cli.store import refuse_store, store_location, with_store
 from turnbridge.engine.keys import NewKey, create_key, find_key, revoke_key, rotate_key
+from turnbridge.settings.command_line import own_command
 from turnbridge.store.sql_store import SqlStore
 from turnbridge.turn.clients import DEFAULT_ACCOUNT, ClientLimits, KeyRecord
 from turnbridge.turn.errors import GatewayError, RequestError
@@ -100,7 +101,9 @@ def list_keys(*, as_json: bool) -> None:
         print_json([as_json_object(record) for record in records])
         return
     if not records:
-        click.echo("There are no keys yet besides the gateway's own. Make one: turnbridge keys create NAME")
+        click.echo(
+            f"There are no keys yet besides the gateway's own. Make one: {own_command('keys', 'create', 'NAME')}"
+        )
         return
     rows = [("NAME", "KEY", "STATE", "CREATED", "LIMITS"), *(_row(record) for record in records)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
