@@ -20,12 +20,11 @@ def flat(name: str, namespace: str | None) -> str:
 
 def flat_names(declared: Sequence[JsonObject] | None) -> dict[str, ToolKey]:
     """Return the functions in namespaces by their flat names; raises `InvalidRequest` if a name means two."""
+    groups = [tool for tool in declared or () if tool.get("type") == NAMESPACE]
+    if not groups:
+        return {}
     found: dict[str, ToolKey] = {}
-    plain: set[str] = set()
-    for tool in declared or ():
-        if tool.get("type") != NAMESPACE:
-            plain |= set(_names([tool]))
-            continue
+    for tool in groups:
         members, namespace = tool.get("tools"), tool.get("name")
         if not isinstance(members, list) or not isinstance(namespace, str) or namespace in NO_NAMESPACE:
             continue
@@ -33,8 +32,9 @@ def flat_names(declared: Sequence[JsonObject] | None) -> dict[str, ToolKey]:
             key = namespace, name
             if found.setdefault(flat(name, namespace), key) != key:
                 raise _ambiguous(flat(name, namespace))
-    for name in plain & found.keys():
-        raise _ambiguous(name)
+    for name in _names(declared or ()):
+        if name in found:
+            raise _ambiguous(name)
     return found
 
 
