@@ -7,7 +7,7 @@ MCP_SERVERS = (
         id="mcp.calls",
         sentence="The tools of a server are listed and called for the model: `mcp_list_tools`, `mcp_call`.",
         source=MCP_GUIDE,
-        divergence="Streamable HTTP only. An output is text; other content is named in it, not shown.",
+        divergence="Streamable HTTP only. Of an output, the model sees text and images; other content is named.",
     ),
     Promise(
         id="mcp.exact",
@@ -19,6 +19,12 @@ MCP_SERVERS = (
         sentence="A stream has OpenAI's events of lists, calls and their arguments.",
         source=RESPONSES_STREAM,
         divergence="The arguments come in one delta: Codex passes a call on when it is whole.",
+    ),
+    Promise(
+        id="mcp.images",
+        sentence="The model sees the images that a tool gives, and a history with the call shows them again.",
+        source=OURS,
+        divergence="With images in it, `output` is the content of the result as JSON: OpenAI's is a text, too.",
     ),
     Promise(
         id="mcp.history",

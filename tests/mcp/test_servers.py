@@ -35,8 +35,8 @@ async def test_a_session_lists_calls_and_ends(site: McpSite) -> None:
     asked = HttpToolServers(f"hosts:{site.origin}")
     session = asked.session(server(site.url))
     tools = await session.list_tools()
-    assert [tool.name for tool in tools] == ["look", "store", "fail"]
-    assert [tool.read_only for tool in tools] == [True, False, False]
+    assert [tool.name for tool in tools] == ["look", "store", "photo", "fail"]
+    assert [tool.read_only for tool in tools] == [True, False, False, False]
     looked, stored = await asyncio.gather(
         session.call("look", '{"city": "Oslo"}'), session.call("store", '{"city": "Bern"}')
     )

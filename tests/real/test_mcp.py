@@ -1,5 +1,6 @@
 """MCP servers on Responses: a real server, called by the gateway for the model behind the real Codex."""
 
+import base64
 import itertools
 import json
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ import openai
 import pytest
 from structlog.testing import capture_logs
 
+from tests.real.test_images import png
 from tests.support.gateway import Bridge, running_bridge
 from tests.support.logs import logged_requests
 from tests.support.mcp_server import McpSite, running_mcp_server
@@ -205,6 +207,40 @@ async def test_the_next_request_continues_in_the_warm_thread_and_a_replay_shows_
     assert [call["name"] for call in calls] == ["look", "fail", "store"]
 
 
+@pytest.mark.promise("mcp.images", "mcp.history")
+@pytest.mark.parametrize("state", ["previous_response_id", "history"])
+async def test_the_model_sees_the_images_that_a_tool_gives_and_a_replay_shows_them_again(
+    served: Served, state: str
+) -> None:
+    bridge, picture = served.bridge, base64.b64encode(png(4, 4)).decode()
+    # Nobody can read the last two: one is broken behind its header, one is no image at all.
+    served.site.images = [picture, base64.b64encode(png(4, 4)[:40]).decode(), base64.b64encode(b"hello").decode()]
+    seen = []
+    for kept in (True, False):
+        bridge.script(answer(tool_call("photo", OSLO)), answer(message("Nice.")), answer(message("Bye.")))
+        first, headers = await served.create()
+        assert headers[FIDELITY] == "exact"
+        blocks = json.loads(first.output[1].output)
+        assert [block.get("text", block.get("data")) for block in blocks] == ["This is Oslo:", *served.site.images]
+        if not kept:
+            bridge.gateway.warm.close()
+        body: Any = {"input": "Bye", "previous_response_id": first.id}
+        if state == "history":
+            said = [item.model_dump(exclude_none=True, warnings=False) for item in first.output]
+            body = {"input": [{"role": "user", "content": "Weather?"}, *said, {"role": "user", "content": "Bye"}]}
+        _, headers = await served.create(**body)
+        assert headers[THREAD] == ("warm" if kept else "replayed")
+        seen.append([without_ids(request["input"]) for request in served.seen[-2:]])
+    (at_once, warm), (_, replayed) = seen
+    assert replayed == warm
+    assert at_once[-1]["output"] == [
+        {"type": "input_text", "text": "This is Oslo:"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{picture}", "detail": "high"},
+        {"type": "input_text", "text": "image content omitted because it could not be processed"},
+        {"type": "input_text", "text": "[image of type image/png: not shown]"},
+    ]
+
+
 @pytest.mark.promise("mcp.approval")
 @pytest.mark.parametrize("approve", [True, False])
 @pytest.mark.parametrize("state", ["previous_response_id", "history"])
@@ -285,10 +321,10 @@ async def test_an_approval_must_have_its_request_its_answer_and_its_server(serve
     [
         ({"allowed_tools": {"read_only": True}}, ["look"], []),
         ({"allowed_tools": {"tool_names": ["store", "fail"]}}, ["fail", "store"], []),
-        ({"require_approval": {"never": {"tool_names": ["look"]}}}, ["fail", "look", "store"], ["store"]),
-        ({"require_approval": {"always": {"tool_names": ["store"]}}}, ["fail", "look", "store"], ["store"]),
-        ({"require_approval": {"never": {"read_only": True}}}, ["fail", "look", "store"], ["store"]),
-        ({"require_approval": None}, ["fail", "look", "store"], ["look", "store"]),
+        ({"require_approval": {"never": {"tool_names": ["look"]}}}, ["fail", "look", "photo", "store"], ["store"]),
+        ({"require_approval": {"always": {"tool_names": ["store"]}}}, ["fail", "look", "photo", "store"], ["store"]),
+        ({"require_approval": {"never": {"read_only": True}}}, ["fail", "look", "photo", "store"], ["store"]),
+        ({"require_approval": None}, ["fail", "look", "photo", "store"], ["look", "store"]),
     ],
 )
 async def test_filters_choose_the_tools_and_those_that_need_approval(

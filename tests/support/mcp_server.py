@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import ImageContent, TextContent, ToolAnnotations
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH = "/secret-path/mcp"
@@ -25,6 +25,8 @@ class McpSite:
     """The headers of each request, with its `:method`."""
     calls: list[tuple[str, Any]] = field(default_factory=list)
     """The tools that were called, with what they were given."""
+    images: list[str] = field(default_factory=list)
+    """What it has pictures of, as base64."""
 
     @property
     def posted(self) -> list[dict[str, str]]:
@@ -56,6 +58,13 @@ def weather_server(site: McpSite) -> MCPServer:
         """Store a city."""
         site.calls.append(("store", city))
         return f"stored {city} for {days} days"
+
+    @server.tool(structured_output=False)
+    def photo(city: str) -> list[TextContent | ImageContent]:
+        """Take a picture."""
+        site.calls.append(("photo", city))
+        images = [ImageContent(data=data, mime_type="image/png") for data in site.images]
+        return [TextContent(text=f"This is {city}:"), *images]
 
     @server.tool(structured_output=False)
     def fail(city: str) -> str:

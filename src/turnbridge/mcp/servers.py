@@ -14,7 +14,7 @@ from turnbridge.outbound.guard import AddressCheck, GuardedBackend, Resolver, is
 from turnbridge.turn.errors import InvalidRequest, ToolServerFailed
 from turnbridge.turn.items import JsonObject
 from turnbridge.turn.json_schema import unreadable
-from turnbridge.turn.mcp import McpResult, McpServer, McpTool, content_text
+from turnbridge.turn.mcp import McpResult, McpServer, McpTool, content_output
 from turnbridge.turn.mcp_hosts import Origin, origin_of, parse_hosts
 
 PROTOCOL_VERSION = "2025-06-18"
@@ -146,7 +146,7 @@ class HttpToolSession:
             return _failure("http_error", failed.status or 502, failed.message)
         if result.is_error:
             return McpResult(error={"type": "mcp_tool_execution_error", "content": list(result.content)})
-        return McpResult(output=content_text(result.content, result.structured_content))
+        return McpResult(output=content_output(result.content, result.structured_content))
 
     def close(self) -> None:
         """End the session; nobody waits for that, and a server that does not hear it ends the session by itself."""

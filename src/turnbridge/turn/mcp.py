@@ -1,14 +1,23 @@
 """Remote MCP servers as plain values: which of their tools may be called, with whose approval, and what a call gave."""
 
+import base64
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, json
+from msgspec import MsgspecError, Struct, json
 
-from turnbridge.turn.items import Json, JsonObject
+from turnbridge.turn.images import MAX_PIXELS, image_pixels, image_type
+from turnbridge.turn.items import ImagePart, Json, JsonObject, Part, TextPart
 
 # The namespace of a server's tools; Codex keeps names with two underscores for itself.
 NAMESPACE_PREFIX = "mcp_"
+
+# What Codex says of images that a tool gives: with the same detail, a history shows the model what it saw.
+IMAGE_DETAIL = "high"
+# In the JSON of a content with images, and rarely elsewhere.
+IMAGE_MARK = '"type":"image"'
+
+Shown: TypeAlias = str | tuple[Part, ...]
 
 Approval: TypeAlias = Literal["always", "never"]
 
@@ -87,23 +96,59 @@ class McpResult(Struct, frozen=True, kw_only=True):
     """What a call gave: an output, or an error as OpenAI writes it."""
 
     output: str | None = None
+    """A text; the content as JSON if there are images in it, since an `mcp_call` has room for a text only."""
     error: JsonObject | None = None
 
     @property
-    def shown(self) -> str:
+    def shown(self) -> Shown:
         """Return what the model is shown; the same is made of a history that has the result."""
         return shown_result(self.output, self.error)
 
 
-def shown_result(output: str | None, error: JsonObject | None) -> str:
+def shown_result(output: str | None, error: JsonObject | None) -> Shown:
     """Return what the model is shown of a call with this output, or this error."""
     if error is None:
-        return output or ""
+        return _with_images(output or "") or output or ""
     content = error.get("content")
     if isinstance(content, list):
         return content_text(content) or "The tool failed."
     message = error.get("message")
     return f"The tool could not be called: {message}" if isinstance(message, str) else "The tool failed."
+
+
+def content_output(content: Sequence[JsonObject], structured: Json = None) -> str:
+    """Return the content of a result as the output of an `mcp_call`, from which `shown_result` has the images again."""
+    if any(_image(block) is not None for block in content):
+        return json.encode(list(content)).decode()
+    return content_text(content, structured)
+
+
+def _with_images(output: str) -> tuple[Part, ...] | None:
+    if not output.startswith("[{") or IMAGE_MARK not in output:
+        return None
+    try:
+        blocks = json.decode(output, type=list[JsonObject])
+    except MsgspecError:
+        return None
+    parts = tuple(_image(block) or TextPart(text=_block_text(block)) for block in blocks)
+    return parts if any(isinstance(part, ImagePart) for part in parts) else None
+
+
+def _image(block: JsonObject) -> ImagePart | None:
+    """Return the image in a block, if the model can be shown it."""
+    match block:
+        case {"type": "image", "data": str(encoded)}:
+            try:
+                data = base64.b64decode(encoded, validate=True)
+            except ValueError:
+                return None
+        case _:
+            return None
+    kind = image_type(data)
+    if kind is None or image_pixels(data) > MAX_PIXELS:
+        return None
+    # No part of the request is to blame for it.
+    return ImagePart(url=f"data:{kind};base64,{encoded}", detail=IMAGE_DETAIL, param="")
 
 
 def content_text(content: Sequence[Json], structured: Json = None) -> str:

@@ -301,7 +301,7 @@ def _decode_placed(given: Sequence[Placed], parts: PartsDecoder, mcp: McpHistory
         if is_of_mcp(kind):
             call, output = mcp.items(item, place)
             decoded += [call] if call is not None else []
-            outputs += [output] if output is not None else []
+            outputs += [parts.counted(output, place)] if output is not None else []
         elif kind != ADDITIONAL_TOOLS:
             # Additional tools are declared like any other.
             decoded.append(_item(item, place, parts))

@@ -142,13 +142,23 @@ class PartsDecoder:
         if source[:5].lower() != "data:":
             check_length(source, MAX_URL_CHARS, param=param)
             return ImagePart(url=source, detail=detail, param=param)
+        return ImagePart(url=self._checked(source, param), detail=detail, param=param)
+
+    def counted(self, output: FunctionCallOutput, param: str) -> FunctionCallOutput:
+        """Return an output whose images are read already, and count them."""
+        for part in () if isinstance(output.output, str) else output.output:
+            if isinstance(part, ImagePart):
+                self._checked(part.url, param)
+        return output
+
+    def _checked(self, source: str, param: str) -> str:
         url, pixels = check_image_data_url(source, param)
         self._pixels += pixels
         if self._pixels > MAX_TOTAL_PIXELS:
             most = f"more than {MAX_TOTAL_PIXELS // 1_000_000} million pixels together"
             message = f"The images of the request have {most}. Send fewer, or smaller ones."
             raise InvalidRequest(message, code="image_too_large", param=param)
-        return ImagePart(url=url, detail=detail, param=param)
+        return url
 
 
 def _text(text: str | None, param: str) -> TextPart:

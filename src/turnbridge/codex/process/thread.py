@@ -275,7 +275,9 @@ class CodexThread:
             for note in notes:
                 if not waiting or not isinstance(note, schema.RawItemCompleted):
                     continue
-                if (lost := lost_image(note, parts_of(waiting.pop(0)))) is not None:
+                lost = lost_image(note, parts_of(waiting.pop(0)))
+                # One that an MCP server gave was hidden before, too.
+                if lost is not None and lost.param:
                     problem = "The image could not be read: it is broken, or not a PNG, JPEG, GIF or WebP file."
                     raise InvalidRequest(problem, code="invalid_image", param=lost.param)
 
