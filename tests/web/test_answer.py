@@ -187,6 +187,7 @@ async def test_what_has_begun_when_the_headers_are_due_is_sent_with_them_and_onc
     await until(lambda: len(stream.bodies) == 1)
     stream.turn.says(FIRST, REST, END)
     await serving
+    assert b"".join(stream.bodies).count(b"event: response.created") == 1
     assert numbers(stream.bodies) == list(range(len(numbers(stream.bodies))))
 
 

@@ -451,7 +451,7 @@ def test_calls_of_a_server_stand_as_the_model_made_them_with_their_outputs(
 ) -> None:
     asked: list[Json] = [{"role": "user", "content": "Hi"}, of_server("mcp_a", "1"), of_server(second, "2"), *after]
     listed: JsonObject = {"type": "mcp_list_tools", "id": "l", "server_label": "wx", "tools": []}
-    turn = decode({"model": "m", "input": [*asked, listed], "max_tool_calls": 3}).turn
+    turn = decode({"model": "m", "input": [listed, *asked], "max_tool_calls": 3}).turn
     assert [
         f"{'call' if isinstance(item, FunctionCall) else 'output'} {item.call_id}"
         for item in turn.items
