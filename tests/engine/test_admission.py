@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replicas.memory_slots import MemorySlots
-from turnbridge.engine import admission
 from turnbridge.engine.admission import COME_BACK_S, Admission
 from turnbridge.engine.shared_admission import SharedAdmission
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InvalidApiKey, RateLimited
@@ -169,9 +168,9 @@ async def test_a_queue_that_two_clients_share_alike_refuses_whoever_comes() -> N
 
 
 @pytest.mark.promise("limits.queue.size")
-async def test_requests_that_wait_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "MOST_WAITING_CHARACTERS", 1000)
+async def test_requests_that_wait_are_bounded_in_size() -> None:
     full = house(1, clients=2)
+    full.admission.most_waiting_characters = 1000
     await full.ask("loud")
     loud = [await full.ask("loud", size=400) for _ in range(3)]
     assert [guest.waits for guest in loud] == [True, True, False]
@@ -183,9 +182,9 @@ async def test_requests_that_wait_are_bounded_in_size(monkeypatch: pytest.Monkey
     await full.close()
 
 
-async def test_a_request_larger_than_all_that_may_wait_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "MOST_WAITING_CHARACTERS", 1000)
+async def test_a_request_larger_than_all_that_may_wait_waits_alone() -> None:
     full = house(1)
+    full.admission.most_waiting_characters = 1000
     await full.ask()
     assert (await full.ask(size=2000)).waits
     await full.close()

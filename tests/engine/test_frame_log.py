@@ -97,8 +97,9 @@ async def test_a_stream_is_the_same_in_pieces_of_any_size(
     stream: Callable[[list[bytes]], Awaitable[Callable[[int], AsyncIterator[bytes]]]],
     piece: int,
 ) -> None:
-    monkeypatch.setattr(frame_log, "PIECE_BYTES", piece)
-    monkeypatch.setattr(frame_log, "PACKED_PIECE_BYTES", piece)
+    monkeypatch.setattr(FrameLog, "piece_bytes", piece)
+    monkeypatch.setattr(PackedStream, "piece_bytes", piece)
+    monkeypatch.setattr(PackedStream, "packed_piece_bytes", piece)
     whole = [frame(number, size) for number, size in enumerate((0, 40, 400, 3, 0))]
     read = await stream(whole)
     for position in range(7):

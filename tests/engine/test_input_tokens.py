@@ -9,7 +9,7 @@ import pytest
 from tests.engine.scripted_backend import NoServers, ScriptedMedia, WordTokenizer
 from tests.support.turn_requests import turn_request
 from turnbridge.engine import input_tokens as module
-from turnbridge.engine.input_tokens import AT_ONCE, InputCounter, counted, functions_text, uncounted
+from turnbridge.engine.input_tokens import InputCounter, counted, functions_text, uncounted
 from turnbridge.engine.ports import LoadedImage
 from turnbridge.engine.tool_serving import declared_tools
 from turnbridge.tokens import OpenAITokenizer
@@ -179,10 +179,10 @@ class HangingMedia(ScriptedMedia):
 
 
 async def test_few_requests_load_images_at_once_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 1)
+    monkeypatch.setattr(InputCounter, "most_waiting", 1)
     counter = InputCounter(HangingMedia(), WordTokenizer(), NO_SERVERS)
     linked = turn_request(items=(Message(role="user", parts=(ImagePart(url="https://a.test/a.png", param="p"),)),))
-    hanging = [asyncio.create_task(counter.count(linked)) for _ in range(AT_ONCE + 1)]
+    hanging = [asyncio.create_task(counter.count(linked)) for _ in range(InputCounter.at_once + 1)]
     await asyncio.sleep(0.01)
     with pytest.raises(RateLimited) as refused:
         await counter.count(linked)

@@ -8,7 +8,6 @@ import pytest
 
 from tests.engine.scripted_backend import ScriptedBackend, ScriptedThread
 from tests.support.turn_requests import changed, turn_request
-from turnbridge.engine import kept_threads
 from turnbridge.engine.history import History
 from turnbridge.engine.kept_threads import MOST_PARKED, Leg, ParkedTurns
 from turnbridge.turn.items import (
@@ -270,7 +269,7 @@ async def test_the_client_with_most_parked_turns_loses_the_oldest_of_its_own() -
 
 
 async def test_parked_turns_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_threads, "MOST_PARKED_CHARACTERS", 1000)
+    monkeypatch.setattr(ParkedTurns, "most_parked_characters", 1000)
     calls, waiting = ParkedTurns(ttl_s=60), [thread() for _ in range(3)]
     for number, each in enumerate(waiting):
         calls.park(History(ASKED), each, Leg(items=(call(f"c{number}", "x" * 400),), shown=(f"c{number}",)))
@@ -298,7 +297,7 @@ async def test_a_dead_turn_is_not_counted_and_goes_before_one_that_waits() -> No
 
 
 async def test_what_one_client_has_said_is_not_forgotten_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(ParkedTurns, "most_remembered", 3)
     calls = ParkedTurns(ttl_s=60)
     calls.remember("me", Leg(items=(call("mine"),), shown=("mine",)))
     for number in range(5):
@@ -406,7 +405,7 @@ async def test_a_turn_that_was_claimed_does_not_expire() -> None:
 
 
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED", 1)
+    monkeypatch.setattr(ParkedTurns, "most_remembered", 1)
     calls, _ = parked()
     calls.park(History(ASKED), thread(), Leg(items=(THOUGHT, call("c")), shown=("c",)))
     assert restored(calls, (*TOLD, *OUTPUTS)) == (*TOLD, *OUTPUTS)
@@ -426,7 +425,7 @@ async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_is_remembered_is_bounded_in_size(
     monkeypatch: pytest.MonkeyPatch, sizes: list[int], known: list[bool]
 ) -> None:
-    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED_CHARACTERS", 1000)
+    monkeypatch.setattr(ParkedTurns, "most_remembered_characters", 1000)
     calls = ParkedTurns(ttl_s=60)
     for number, size in enumerate(sizes):
         calls.remember("me", Leg(items=(call(f"c{number}", "x" * size),), shown=(f"c{number}",)))
@@ -434,7 +433,7 @@ async def test_what_is_remembered_is_bounded_in_size(
 
 
 async def test_what_is_remembered_again_takes_its_room_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_threads, "MOST_REMEMBERED_CHARACTERS", 1000)
+    monkeypatch.setattr(ParkedTurns, "most_remembered_characters", 1000)
     calls = ParkedTurns(ttl_s=60)
     for call_id in ("a", "b", "b", "b"):
         calls.remember("me", Leg(items=(call(call_id, "x" * 400),), shown=(call_id,)))

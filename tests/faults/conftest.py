@@ -15,7 +15,7 @@ from tests.support.processes import descendants, is_stopped
 from tests.support.stand_in import stand_in
 from turnbridge.codex.process.pool import Pool
 from turnbridge.codex.process.worker import CodexSpec
-from turnbridge.codex.protocol import jsonrpc
+from turnbridge.codex.protocol.jsonrpc import LineSplitter
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,7 +32,7 @@ def impatient() -> Iterator[None]:
         # So that turns are spread over all app-servers.
         patch.setattr(Pool, "turns_at_ease", 1)
         # More than the lines that must be borne with.
-        patch.setattr(jsonrpc, "LONGEST_LINE_BYTES", bad_codex.HUGE + bad_codex.ENDLESS_PIECE)
+        patch.setattr(LineSplitter, "longest_bytes", bad_codex.HUGE + bad_codex.ENDLESS_PIECE)
         patch.setattr(CodexSpec, "call_timeout_s", 4.0)
         yield
 

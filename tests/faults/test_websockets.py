@@ -19,7 +19,7 @@ from tests.support.waiting import until
 from turnbridge.scripted_model.replies import Reply, Wait, answer, message
 from turnbridge.scripted_model.server import ScriptedModel
 from turnbridge.turn.items import Json, JsonObject
-from turnbridge.web.server import websocket
+from turnbridge.web.server.websocket import WebSocket
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
@@ -145,7 +145,7 @@ async def test_responses_that_do_not_end_in_time_fail_before_the_close(started_b
 async def test_a_client_that_stops_reading_loses_its_connection_and_its_turns(
     real: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket, "UNREAD_PATIENCE_S", 0.5)
+    monkeypatch.setattr(WebSocket, "unread_patience_s", 0.5)
     async with nothing_left(real):
         real.script()
         real.model.respond = Model()

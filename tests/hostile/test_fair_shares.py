@@ -13,7 +13,7 @@ from tests.hostile.site import HOSTILE_KEY, NEIGHBOUR_KEY, Site, repeat, running
 from tests.support.gateway import running_bridge
 from tests.support.plain_http import CHAT, RESPONSES, client
 from tests.support.waiting import until
-from turnbridge.engine import kept_threads
+from turnbridge.engine.kept_threads import ParkedTurns
 from turnbridge.scripted_model.replies import (
     Reply,
     Wait,
@@ -92,7 +92,7 @@ async def test_a_client_that_keeps_many_threads_does_not_cool_those_of_another(s
 async def test_a_client_that_answers_none_of_its_calls_does_not_end_the_turn_of_another(
     started_before: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_threads, "MOST_PARKED", MOST_PARKED)
+    monkeypatch.setattr(ParkedTurns, "most_parked", MOST_PARKED)
     wishes: dict[str, Json] = {"tools": [{"type": "function", "function": LOOK}]}
     number = itertools.count()
 

@@ -87,7 +87,7 @@ async def over_postgres(url: str) -> AsyncIterator[Pair]:
 @pytest.fixture(params=["redis", "postgres"])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
     """Return two replicas that hear each other."""
-    monkeypatch.setattr(messages, "RETRY_S", 0.02)
+    monkeypatch.setattr(Messages, "retry_s", 0.02)
     made_over = over_redis(tmp_path) if request.param == "redis" else over_postgres(request.getfixturevalue("postgres"))
     async with made_over as made:
         tasks = [asyncio.create_task(each.run()) for each in (made.first, made.second)]

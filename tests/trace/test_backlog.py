@@ -8,7 +8,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.trace.reading import lines, trace_to
-from turnbridge.trace import trace as tracing
 from turnbridge.trace.trace import Backlog, Line
 
 PATIENCE_S = 10
@@ -29,8 +28,8 @@ class Held:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let there be room for three messages of 1,000 bytes."""
-    monkeypatch.setattr(tracing, "BYTES_PER_JOB", 0)
-    monkeypatch.setattr(tracing, "MOST_WAITING_BYTES", 3000)
+    monkeypatch.setattr(Backlog, "bytes_per_job", 0)
+    monkeypatch.setattr(Backlog, "most_waiting_bytes", 3000)
 
 
 def test_jobs_are_done_in_order_beside_whoever_adds_them_and_before_it_is_closed() -> None:
@@ -84,9 +83,9 @@ def test_a_job_that_fails_is_counted_and_logged_and_the_next_one_is_done() -> No
     assert (done, jobs.dropped, [log["event"] for log in logs]) == (["next"], 1, ["trace_line_failed"])
 
 
-def test_a_close_does_not_wait_for_ever_and_nothing_is_taken_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "CLOSING_S", 0.01)
+def test_a_close_does_not_wait_for_ever_and_nothing_is_taken_after_it() -> None:
     jobs = Backlog("test")
+    jobs.closing_s = 0.01
     held = Held()
     jobs.add(held, 1)
     jobs.close()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from turnbridge.trace import trace as tracing
 from turnbridge.trace.trace import TraceFile, rotated
 
 FULL = Path("/dev/full")
@@ -17,8 +16,8 @@ FULL = Path("/dev/full")
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a file be full after a few letters, and keep two that are."""
-    monkeypatch.setattr(tracing, "MOST_BYTES", 8)
-    monkeypatch.setattr(tracing, "KEPT_FILES", 2)
+    monkeypatch.setattr(TraceFile, "most_bytes", 8)
+    monkeypatch.setattr(TraceFile, "kept_files", 2)
 
 
 def contents(path: Path) -> list[str | None]:

@@ -23,7 +23,7 @@ async def test_a_block_that_is_over_before_begins_nothing(delay_s: float | None)
 
 
 async def test_postponed_work_begins_once_nothing_postpones_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbridge.web.answer.POSTPONED_CHECK_S", SOON_S)
+    monkeypatch.setattr(Delayed, "postponed_check_s", SOON_S)
     work, looked = Work(), 0
 
     def postponed() -> bool:

@@ -56,6 +56,8 @@ class Place:
 class Admission:
     """Admits `turns`, and then up to `waiting` requests into a queue that serves the clients in rotation."""
 
+    most_waiting_characters = MOST_WAITING_CHARACTERS
+
     def __init__(
         self,
         *,
@@ -227,7 +229,7 @@ class Admission:
     def _make_room(self, place: Place) -> None:
         while self.waiting >= self._most_waiting:
             self._reject_newest(self._held, place, 1)
-        while self._queues and sum(map(self._characters, self._queues)) + place.size > MOST_WAITING_CHARACTERS:
+        while self._queues and sum(map(self._characters, self._queues)) + place.size > self.most_waiting_characters:
             self._reject_newest(self._characters, place, place.size)
 
     def _reject_newest(self, held: Callable[[str], int], place: Place, added: int) -> None:

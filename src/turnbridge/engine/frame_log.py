@@ -12,8 +12,6 @@ from weakref import WeakValueDictionary
 END_OF_FRAME = b"\n\n"
 # What is on its way to one reader. The connection has buffers of the same size, and the system larger ones.
 PIECE_BYTES = 64 * 1024
-# How much of a packed stream is unpacked at a time. zlib copies what it has not used yet.
-PACKED_PIECE_BYTES = 16 * 1024
 
 
 @dataclass(eq=False, slots=True)
@@ -28,6 +26,8 @@ class Reader:
 
 class FrameLog:
     """The frames of an answer as it grows, in chunks of whole frames."""
+
+    piece_bytes = PIECE_BYTES
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -111,7 +111,7 @@ class FrameLog:
             while (begin := reader.position - (self._dropped or 0)) < len(self.chunks):
                 end = self._end_of_piece(begin)
                 chunk, reader.skip = without_frames(b"".join(self.chunks[begin:end]), reader.skip)
-                for piece in pieces(chunk):
+                for piece in pieces(chunk, self.piece_bytes):
                     yield piece
                 reader.position += end - begin
                 self._notify()
@@ -122,7 +122,7 @@ class FrameLog:
     def _end_of_piece(self, begin: int) -> int:
         """Return up to where chunks make one piece; at least one chunk."""
         end, size = begin + 1, len(self.chunks[begin])
-        while end < len(self.chunks) and (size := size + len(self.chunks[end])) <= PIECE_BYTES:
+        while end < len(self.chunks) and (size := size + len(self.chunks[end])) <= self.piece_bytes:
             end += 1
         return end
 
@@ -133,6 +133,10 @@ class FrameLog:
 
 class PackedStream:
     """The stream of a response that has ended, as it is stored."""
+
+    piece_bytes = PIECE_BYTES
+    # How much is unpacked at a time. zlib copies what it has not used yet.
+    packed_piece_bytes = 16 * 1024
 
     def __init__(self, packed: bytes) -> None:
         self.packed = packed
@@ -149,15 +153,15 @@ class PackedStream:
                 await asyncio.sleep(0)
                 continue
             before = b""
-            for part in pieces(rest):
+            for part in pieces(rest, self.piece_bytes):
                 yield part
 
     def _unpacked(self) -> Iterator[bytes]:
         unpacking = zlib.decompressobj()
-        for packed in pieces(self.packed, PACKED_PIECE_BYTES):
-            yield unpacking.decompress(packed, PIECE_BYTES)
+        for packed in pieces(self.packed, self.packed_piece_bytes):
+            yield unpacking.decompress(packed, self.piece_bytes)
             while rest := unpacking.unconsumed_tail:
-                yield unpacking.decompress(rest, PIECE_BYTES)
+                yield unpacking.decompress(rest, self.piece_bytes)
         yield unpacking.flush()
 
 
@@ -186,7 +190,7 @@ def frame_count(chunks: Sequence[bytes]) -> int:
     return sum(chunk.count(END_OF_FRAME) for chunk in chunks)
 
 
-def pieces(data: bytes, size: int = PIECE_BYTES) -> Iterator[bytes]:
+def pieces(data: bytes, size: int) -> Iterator[bytes]:
     """Yield data in bounded pieces."""
     return (data[start : start + size] for start in range(0, len(data), size))
 

@@ -53,11 +53,6 @@ MANY_CHARACTERS = 65_536
 ENCRYPTION_BYTES = 650
 CHARACTERS_PER_TOKEN = 4
 
-# Text is counted in milliseconds, so these are for images and files of slow hosts, each of which may take 128 MB.
-AT_ONCE = 4
-MOST_WAITING = 64
-PATIENCE_S = 30.0
-
 # Deeper types are counted as JSON.
 DEEPEST_TYPE = 30
 SIMPLE_TYPES = {"integer": "number", "number": "number", "string": "string", "boolean": "boolean", "null": "null"}
@@ -66,13 +61,20 @@ SIMPLE_TYPES = {"integer": "number", "number": "number", "string": "string", "bo
 class InputCounter:
     """Counts the input of turns, a few at a time: images and files that a request links to are loaded for that."""
 
+    # Text is counted in milliseconds, so these are for images and files of slow hosts, each of which may take 128 MB.
+    at_once = 4
+    most_waiting = 64
+    patience_s = 30.0
+
     def __init__(
         self, media: MediaLoader, tokenizer: Tokenizer, servers: ToolServers, *, clients: Callable[[], int] = lambda: 1
     ) -> None:
         self._media = media
         self._servers = servers
         self._tokenizer = tokenizer
-        self._queue = Admission(clients=clients, turns=AT_ONCE, waiting=MOST_WAITING, patience_s=PATIENCE_S)
+        self._queue = Admission(
+            clients=clients, turns=self.at_once, waiting=self.most_waiting, patience_s=self.patience_s
+        )
 
     async def count(self, request: TurnRequest) -> int:
         """Return about how many tokens the model would see.

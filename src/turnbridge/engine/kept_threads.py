@@ -193,12 +193,20 @@ class Claim(NamedTuple):
 class ParkedTurns(KeptThreads[CallKey, Parked]):
     """The turns that wait for outputs, and the legs of earlier ones."""
 
+    most_parked = MOST_PARKED
+    most_parked_characters = MOST_PARKED_CHARACTERS
+    most_remembered = MOST_REMEMBERED
+    most_remembered_characters = MOST_REMEMBERED_CHARACTERS
+
     def __init__(self, *, ttl_s: float) -> None:
-        super().__init__(FairShares(most=MOST_PARKED, most_bytes=MOST_PARKED_CHARACTERS), ttl_s=ttl_s)
+        shares: FairShares[CallKey] = FairShares(most=self.most_parked, most_bytes=self.most_parked_characters)
+        super().__init__(shares, ttl_s=ttl_s)
         self.share: Callable[[str, Leg], None] | None = None
         """Called with each leg that was made here: other replicas may be asked to go on with it."""
         self._legs: dict[CallKey, Leg] = {}
-        self._remembered: FairShares[CallKey] = FairShares(most=MOST_REMEMBERED, most_bytes=MOST_REMEMBERED_CHARACTERS)
+        self._remembered: FairShares[CallKey] = FairShares(
+            most=self.most_remembered, most_bytes=self.most_remembered_characters
+        )
 
     def park(self, history: History, thread: Thread, leg: Leg) -> None:
         """Keep a turn open until its outputs come, it expires, or it is evicted."""

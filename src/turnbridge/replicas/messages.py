@@ -19,7 +19,6 @@ log = structlog.get_logger(__name__)
 MOST_WAITING = 1024
 # The most that Postgres takes is 8,000; the ids in a message have some fifty characters.
 LONGEST_BYTES = 7500
-RETRY_S = 1.0
 # How long a connection that hangs goes unnoticed.
 CHECK_S = 5.0
 CHANNEL = "turnbridge_"
@@ -31,6 +30,7 @@ class Messages(ABC):
     """Sends and receives messages over one connection, which is opened again when it breaks."""
 
     failures: tuple[type[Exception], ...]
+    retry_s = 1.0
 
     def __init__(self, replica: str) -> None:
         self._id = replica
@@ -70,7 +70,7 @@ class Messages(ABC):
                     both.create_task(self._receive())
             except* self.failures as errors:
                 self._note(errors.exceptions[0])
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self.retry_s)
 
     def _note(self, failure: BaseException | None) -> None:
         """Note whether messages can be received; one warning is enough for hours without."""

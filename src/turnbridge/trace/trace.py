@@ -32,18 +32,10 @@ RpcKind: TypeAlias = Literal["rpc_request", "rpc_response", "rpc_error", "rpc_no
 # A path is as long as its client likes, up to the bound on request heads.
 MOST_METHOD_CHARACTERS = 512
 
-# Of messages that are not written yet. The largest request is one of 16 MB on each wire, and Codex repeats it.
-MOST_WAITING_BYTES = 128 * 1024 * 1024
-# What a job takes besides its message; small ones are bounded by it.
-BYTES_PER_JOB = 1024
 # How long the thread works before it pauses as long again: it shares the interpreter's lock with the event loop.
 WORKING_S = 0.002
 LONGEST_PAUSE_S = 0.05
-# How long a shutdown waits for what is left.
-CLOSING_S = 5.0
 
-# The size of a file: some ten thousand short turns; an editor still opens it.
-MOST_BYTES = 64 * 1024 * 1024
 # Full files that are kept besides the one that is written.
 KEPT_FILES = 5
 
@@ -131,8 +123,15 @@ class Trace:
 class Backlog:
     """Runs jobs in order, in a thread that the first of them starts; bounded in bytes, and never waited for."""
 
+    # Of messages that are not written yet. The largest request is one of 16 MB on each wire, and Codex repeats it.
+    most_waiting_bytes = 128 * 1024 * 1024
+    # What a job takes besides its message; small ones are bounded by it.
+    bytes_per_job = 1024
+    # How long a shutdown waits for what is left.
+    closing_s = 5.0
+
     def __init__(self, name: str) -> None:
-        # A daemon, so that the process can exit without it after `CLOSING_S`.
+        # A daemon, so that the process can exit without it after `closing_s`.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[tuple[Callable[[], None], int] | None] = SimpleQueue()
@@ -143,10 +142,10 @@ class Backlog:
 
     def add(self, job: Callable[[], None], size: int = 0) -> None:
         """Queue a job on a message of this size, or drop it if too much waits already."""
-        weight = size + BYTES_PER_JOB
+        weight = size + self.bytes_per_job
         with self._lock:
             # The largest message alone may exceed the bound; it is there in any case.
-            if not self._open or (self._waiting_bytes and self._waiting_bytes + weight > MOST_WAITING_BYTES):
+            if not self._open or (self._waiting_bytes and self._waiting_bytes + weight > self.most_waiting_bytes):
                 self.dropped += 1
                 return
             self._waiting_bytes += weight
@@ -155,12 +154,12 @@ class Backlog:
                 self._thread.start()
 
     def close(self) -> None:
-        """Accept no more jobs, and return when the queued ones are done, or after `CLOSING_S`."""
+        """Accept no more jobs, and return when the queued ones are done, or after `closing_s`."""
         with self._lock:
             self._open = False
             self._jobs.put(None)
         if self._thread.ident is not None:
-            self._thread.join(CLOSING_S)
+            self._thread.join(self.closing_s)
 
     def _run(self) -> None:
         worked_s = 0.0
@@ -196,6 +195,10 @@ class TraceFile:
     A path that is a symbolic link is refused: who can make one could have prompts appended to a file of their choice.
     """
 
+    # The size of a file: some ten thousand short turns; an editor still opens it.
+    most_bytes = 64 * 1024 * 1024
+    kept_files = KEPT_FILES
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
@@ -230,9 +233,9 @@ class TraceFile:
 
     def _append(self, data: bytes) -> None:
         file = self._open() if self._file is None else self._file
-        if self._size and self._size + len(data) > MOST_BYTES:
+        if self._size and self._size + len(data) > self.most_bytes:
             self.close()
-            for age in range(KEPT_FILES, 0, -1):
+            for age in range(self.kept_files, 0, -1):
                 younger = rotated(self._path, age - 1)
                 if younger.exists():
                     younger.replace(rotated(self._path, age))

@@ -33,8 +33,6 @@ BLANK = b" "
 
 # How often a client that does not read is looked for.
 STALL_CHECK_S = 1.0
-# How often work that is due, but postponed, is looked at again.
-POSTPONED_CHECK_S = 0.25
 
 STREAM_HEADERS = {
     "cache-control": "no-cache, no-transform",
@@ -310,6 +308,9 @@ class Delayed:
 
     __slots__ = ("_delay_s", "_postponed", "_timer", "_work", "_working")
 
+    # How often work that is due, but postponed, is looked at again.
+    postponed_check_s = 0.25
+
     def __init__(
         self,
         delay_s: float | None,
@@ -346,7 +347,7 @@ class Delayed:
 
     def _begin(self) -> None:
         if self._postponed():
-            self._timer = asyncio.get_running_loop().call_later(POSTPONED_CHECK_S, self._begin)
+            self._timer = asyncio.get_running_loop().call_later(self.postponed_check_s, self._begin)
             return
         self._working = asyncio.ensure_future(self._work())
 

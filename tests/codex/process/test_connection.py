@@ -320,7 +320,7 @@ async def test_a_call_without_an_answer_ends_in_time_and_its_late_answer_is_coun
 async def test_a_line_that_does_not_end_is_told_once_to_whoever_owns_the_pipe_and_nothing_is_read_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jsonrpc, "LONGEST_LINE_BYTES", 100)
+    monkeypatch.setattr(jsonrpc.LineSplitter, "longest_bytes", 100)
     peer, told = Peer(), list[str]()
     peer.connection.on_broken = lambda: told.append("broke")
     asked = peer.connection.send("any", None)

@@ -28,10 +28,10 @@ def test_lines_do_not_depend_on_the_chunks(chunks: list[bytes]) -> None:
     ids=["as long as may be", "two of them", "too long", "too long after another"],
 )
 def test_a_line_that_does_not_end_ends_the_stream_and_is_not_held(
-    monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], lines: list[bytes], endless: bool
+    chunks: list[bytes], lines: list[bytes], endless: bool
 ) -> None:
-    monkeypatch.setattr(jsonrpc, "LONGEST_LINE_BYTES", 10)
     splitter = LineSplitter()
+    splitter.longest_bytes = 10
     assert [line for chunk in chunks for line in splitter.feed(chunk)] == lines
     assert (splitter.endless, splitter._pieces) == (endless, [])
 

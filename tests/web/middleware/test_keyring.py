@@ -12,7 +12,7 @@ from turnbridge.engine.keys import key_digest
 from turnbridge.turn.clients import NO_LIMITS, KeyRecord
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.items import replace
-from turnbridge.web.middleware.keyring import POLL_S, Keyring
+from turnbridge.web.middleware.keyring import Keyring
 
 pytestmark = pytest.mark.anyio
 
@@ -130,10 +130,10 @@ async def test_a_key_expires_by_the_clock_also_without_a_store() -> None:
     assert changes == [], "a key expires once"
 
 
-async def test_known_keys_are_accepted_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnbridge.web.middleware.keyring.POLL_S", 0.001)
+async def test_known_keys_are_accepted_while_the_store_is_away() -> None:
     store = Store(record("alice"))
     keyring = Keyring("own", store)
+    keyring.poll_s = 0.001
     await keyring.load()
     with capture_logs() as logs:
         watching = asyncio.create_task(keyring.watch())
@@ -178,7 +178,7 @@ def test_the_only_key_of_the_settings_is_the_owners() -> None:
 
 
 def test_a_change_is_noticed_in_less_than_a_second() -> None:
-    assert POLL_S <= 0.5
+    assert Keyring.poll_s <= 0.5
 
 
 async def test_a_thousand_keys_take_no_longer_than_one() -> None:

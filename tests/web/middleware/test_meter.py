@@ -10,7 +10,6 @@ from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.events import Usage
 from turnbridge.turn.items import replace
 from turnbridge.turn.usage import DAY_S, HOUR_S, Counts, TokenLimit, UsageKey, UsageQuery, UsageSum, parse_token_limits
-from turnbridge.web.middleware import meter as module
 from turnbridge.web.middleware.meter import RELOAD_S, Meter
 
 pytestmark = pytest.mark.anyio
@@ -128,9 +127,9 @@ async def test_sums_are_known_after_a_start_and_read_again_for_those_who_ask() -
     assert house.left(house.one) == (600, 12 * HOUR_S - RELOAD_S)
 
 
-async def test_a_store_that_is_away_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 3)
+async def test_a_store_that_is_away_fills_no_memory() -> None:
     house = House()
+    house.one.most_waiting = 3
     house.store.away = True
     for number in range(10):
         house.one.turn_ended(SOME, f"m{number}", house.client)

@@ -16,7 +16,6 @@ from structlog.testing import capture_logs
 from turnbridge import __version__
 from turnbridge.turn.errors import UpstreamFailed
 from turnbridge.turn.events import Usage
-from turnbridge.web.middleware import spans as spans_module
 from turnbridge.web.middleware.observability import Outcome, RequestContext
 from turnbridge.web.middleware.spans import Spans, spans_for
 
@@ -146,13 +145,13 @@ def test_the_server_imports_nothing_of_it_by_itself() -> None:
 
 
 def test_the_end_does_not_wait_long_for_a_collector_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans_module, "FLUSH_S", 0.2)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         spans = spans_for(os.environ)
         assert spans is not None
+        spans.flush_s = 0.2
         spans.request_ended(ended(), {"headers": []}, outcome="ok", ended_at=12.0)
         began = time.monotonic()
         spans.close()

@@ -15,8 +15,7 @@ from tests.web.server.raw_connection import (
     connected,
     until,
 )
-from turnbridge.web.server import http_protocol
-from turnbridge.web.server.http_protocol import MOST_HEAD_BYTES, MOST_HEADERS
+from turnbridge.web.server.http_protocol import MOST_HEAD_BYTES, MOST_HEADERS, HttpProtocol
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +105,7 @@ async def test_what_a_refused_client_goes_on_sending_is_thrown_away() -> None:
 
 
 async def test_a_refused_client_that_does_not_leave_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "LINGER_S", 0.05)
+    monkeypatch.setattr(HttpProtocol, "linger_s", 0.05)
     async with connected(told) as connection:
         await connection.send(b"nonsense\r\n\r\n")
         assert (await connection.answer())[0] == 400

@@ -17,7 +17,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
 from tests.web.server.raw_connection import PATIENCE_S, Connection, connected, until
-from turnbridge.web.server import websocket
 from turnbridge.web.server.connection_limits import ConnectionLimits
 from turnbridge.web.server.websocket import WebSocket, upgrade_of
 
@@ -219,9 +218,9 @@ async def test_however_a_client_leaves_the_application_hears_of_it(leave: str) -
 
 @pytest.mark.promise("websocket.keepalive")
 async def test_a_client_is_pinged_and_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "PING_S", 0.02)
-    monkeypatch.setattr(websocket, "SILENCE_S", 0.1)
-    monkeypatch.setattr(websocket, "CLOSING_S", 0.1)
+    monkeypatch.setattr(WebSocket, "ping_s", 0.02)
+    monkeypatch.setattr(WebSocket, "silence_s", 0.1)
+    monkeypatch.setattr(WebSocket, "closing_s", 0.1)
     app = Echo()
     async with raw(app) as connection:
         async with asyncio.timeout(PATIENCE_S):
@@ -231,8 +230,8 @@ async def test_a_client_is_pinged_and_one_that_never_answers_is_given_up(monkeyp
 
 @pytest.mark.promise("websocket.keepalive")
 async def test_a_client_that_answers_pings_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "PING_S", 0.02)
-    monkeypatch.setattr(websocket, "SILENCE_S", 0.2)
+    monkeypatch.setattr(WebSocket, "ping_s", 0.02)
+    monkeypatch.setattr(WebSocket, "silence_s", 0.2)
     app = Echo()
     async with opened(app) as client:
         with pytest.raises(TimeoutError):
@@ -263,8 +262,8 @@ async def unread(app: Echo) -> AsyncIterator[tuple[Connection, Callable[[bytes],
 
 @pytest.mark.promise("websocket.bounds")
 async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MOST_UNREAD_BYTES", 100_000)
-    monkeypatch.setattr(websocket, "UNREAD_PATIENCE_S", 0.1)
+    monkeypatch.setattr(WebSocket, "most_unread_bytes", 100_000)
+    monkeypatch.setattr(WebSocket, "unread_patience_s", 0.1)
     app = Echo()
     with capture_logs() as logs:
         async with unread(app) as (_, flood):
@@ -278,7 +277,7 @@ async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.Monkey
 
 @pytest.mark.promise("websocket.bounds")
 async def test_answers_to_pings_that_nobody_reads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MOST_UNREAD_BYTES", 100_000)
+    monkeypatch.setattr(WebSocket, "most_unread_bytes", 100_000)
     app = Echo()
     async with unread(app) as (_, flood):
         sending = asyncio.ensure_future(flood(frame(Opcode.PING, b"x" * 100) * 100_000))
@@ -288,7 +287,7 @@ async def test_answers_to_pings_that_nobody_reads_are_bounded(monkeypatch: pytes
 
 @pytest.mark.promise("websocket.bounds")
 async def test_the_connection_that_holds_most_of_unfinished_messages_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MOST_HELD_BYTES", 50_000)
+    monkeypatch.setattr(WebSocket, "most_held_bytes", 50_000)
     app = Echo()
     async with raw(app) as large:
         await large.send(frame(Opcode.TEXT, b"x" * 40_000, fin=False))

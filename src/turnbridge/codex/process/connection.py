@@ -229,7 +229,7 @@ class Connection:
                 self._receive_notifications(lines[start:end])
             start = end
         if self._lines.endless and not self._broken:
-            log.error("codex_line_endless", longer_than=jsonrpc.LONGEST_LINE_BYTES)
+            log.error("codex_line_endless", longer_than=self._lines.longest_bytes)
             self._break()
 
     def end(self, error: GatewayError) -> None:

@@ -127,6 +127,8 @@ def encode_refusal(request_id: RequestId, message: str) -> bytes:
 class LineSplitter:
     """Splits a byte stream into lines; stops at a line that is too long."""
 
+    longest_bytes = LONGEST_LINE_BYTES
+
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._held = 0
@@ -149,7 +151,7 @@ class LineSplitter:
         if rest:
             self._pieces.append(rest)
             self._held += len(rest)
-        if self._held > LONGEST_LINE_BYTES:
+        if self._held > self.longest_bytes:
             self.endless = True
             self._drop()
         return lines

@@ -19,8 +19,6 @@ from turnbridge.logs.redaction import OwnKeys
 from turnbridge.turn.clients import RESERVED_PREFIX, Client, KeyRecord
 from turnbridge.turn.errors import GatewayError
 
-# A revoked key has to stop within a second, on a busy machine too.
-POLL_S = 0.4
 NAME_DIGITS = 8
 """Of a key's digest, as logs show it: enough to tell clients apart, and of no use for finding the key."""
 
@@ -29,6 +27,9 @@ log = structlog.get_logger(__name__)
 
 class Keyring:
     """Finds the client of a key."""
+
+    # A revoked key has to stop within a second, on a busy machine too.
+    poll_s = 0.4
 
     def __init__(self, keys: str, store: KeyStore | None = None, *, now: Callable[[], float] = time.time) -> None:
         """`keys` are those of the settings, separated by commas. A single one is the owner's."""
@@ -101,7 +102,7 @@ class Keyring:
         """Follow the changes in the store, until cancelled."""
         failing = False
         while self._store is not None:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(self.poll_s)
             try:
                 await self.renew()
             except GatewayError as error:

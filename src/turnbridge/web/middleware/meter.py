@@ -33,8 +33,6 @@ from turnbridge.web.middleware.rate_limit import duration
 FLUSH_S = 2.0
 # Clients that have not asked for a while may have used tokens elsewhere: all sums are read again this often.
 RELOAD_S = 60.0
-# Entries that wait for a store that is away: clients times models times hours. Further ones are lost.
-MOST_WAITING = 20_000
 TOKEN_HEADERS = ("x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens")
 FAILED = ("client_error", "server_error", "failed_mid_stream")
 
@@ -55,6 +53,9 @@ class TokenStanding(NamedTuple):
 
 class Meter:
     """The usage that is not stored yet, and the tokens of clients with limits."""
+
+    # Entries that wait for a store that is away: clients times models times hours. Further ones are lost.
+    most_waiting = 20_000
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class Meter:
         known = self._waiting.get(key)
         if known is not None:
             known.add(counts)
-        elif self._store is not None and len(self._waiting) < MOST_WAITING:
+        elif self._store is not None and len(self._waiting) < self.most_waiting:
             self._waiting[key] = counts
         self._names[client.id] = client.name
         for limit in client.limits.tokens:
@@ -201,7 +202,7 @@ class Meter:
         for key, counts in self._waiting.items():
             if key in batch:
                 batch[key].add(counts)
-            elif len(batch) < MOST_WAITING:
+            elif len(batch) < self.most_waiting:
                 batch[key] = counts
         self._waiting, self._names = batch, {**names, **self._names}
 

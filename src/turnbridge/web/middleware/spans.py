@@ -31,8 +31,6 @@ log = structlog.get_logger(__name__)
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 SERVED_PROTOCOL = "http/protobuf"
-# How long the end of the gateway may wait for a collector: spans that are not sent by then are lost.
-FLUSH_S = 3.0
 OPERATION = "chat"
 """GenAI's name for what all three APIs do."""
 PROVIDER = "codex"
@@ -61,6 +59,9 @@ def spans_for(environment: Mapping[str, str]) -> "Spans | None":
 
 class Spans:
     """Makes the spans of requests that have ended."""
+
+    # How long the end of the gateway may wait for a collector: spans that are not sent by then are lost.
+    flush_s = 3.0
 
     def __init__(self, processor: "SpanProcessor", environment: Mapping[str, str]) -> None:
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
@@ -109,7 +110,7 @@ class Spans:
         # A daemon, since the exporter goes on trying for longer than a stop may take.
         closing = threading.Thread(target=self._provider.shutdown, name="otel", daemon=True)
         closing.start()
-        closing.join(FLUSH_S)
+        closing.join(self.flush_s)
 
 
 def _carried(scope: Scope) -> Iterator[tuple[str, str]]:

@@ -38,9 +38,6 @@ TOO_LARGE = (
 PIECE_BYTES = 1024
 # What a client may send while its last request is answered: twice what is read from a connection at once.
 MOST_AHEAD_BYTES = 512 * 1024
-# How long the data of a refused client is read and dropped. Unread data would make the kernel reset the connection,
-# and the client would not see why it was refused.
-LINGER_S = 2.0
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -66,6 +63,10 @@ class HttpProtocol(HttpToolsProtocol):
         "_refused",
         "_unfinished_bytes",
     )
+
+    # How long the data of a refused client is read and dropped. Unread data would make the kernel reset the connection,
+    # and the client would not see why it was refused.
+    linger_s = 2.0
 
     def __init__(
         self,
@@ -317,7 +318,7 @@ class HttpProtocol(HttpToolsProtocol):
         with contextlib.suppress(OSError):
             self.transport.write_eof()
         # uvicorn cancels it when the connection ends.
-        self.timeout_keep_alive_task = self.loop.call_later(LINGER_S, self.transport.abort)
+        self.timeout_keep_alive_task = self.loop.call_later(self.linger_s, self.transport.abort)
 
 
 class _Pipeline(list[tuple[RequestResponseCycle, ASGI3Application]]):

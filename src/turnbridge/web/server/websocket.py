@@ -33,22 +33,23 @@ PIECE_BYTES = 16 * 1024
 # Messages that have arrived and not been taken, and their bytes; then nothing more is read.
 MOST_ARRIVED = 64
 MOST_ARRIVED_BYTES = 2**20
-# What the client has not read: the same as for a turn whose client reads too slowly.
-MOST_UNREAD_BYTES = 8_000_000
-# How long a client may take to read some of that.
-UNREAD_PATIENCE_S = 30.0
-# Messages of all connections that are unfinished or wait; the connection that holds most is closed at this limit.
-MOST_HELD_BYTES = 256 * 2**20
-# Often enough for proxies, which close connections after a minute of silence.
-PING_S = 25.0
-# A client that has sent nothing for this long, not even the answer to a ping, is gone.
-SILENCE_S = 300.0
-# How long the client may take to answer a close frame.
-CLOSING_S = 5.0
 
 
 class WebSocket(asyncio.Protocol):
     """One connection. All that it writes is written at once and whole, so that messages never mix."""
+
+    # What the client has not read: the same as for a turn whose client reads too slowly.
+    most_unread_bytes = 8_000_000
+    # How long a client may take to read some of that.
+    unread_patience_s = 30.0
+    # Messages of all connections that are unfinished or wait; the connection that holds most is closed at this limit.
+    most_held_bytes = 256 * 2**20
+    # Often enough for proxies, which close connections after a minute of silence.
+    ping_s = 25.0
+    # A client that has sent nothing for this long, not even the answer to a ping, is gone.
+    silence_s = 300.0
+    # How long the client may take to answer a close frame.
+    closing_s = 5.0
 
     def __init__(
         self,
@@ -77,14 +78,14 @@ class WebSocket(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._heard_at = self._loop.time()
-        self._timer = self._loop.call_later(PING_S, self._ping)
+        self._timer = self._loop.call_later(self.ping_s, self._ping)
         self.lost = asyncio.Event()
         """Set when the connection has ended, or is about to."""
         self.close_code: int | None = None
         """Of the first close frame, whoever sent it."""
         self.on_shutdown: Callable[[], None] = lambda: self.close(CloseCode.SERVICE_RESTART)
         """Called when the server is told to stop."""
-        transport.set_write_buffer_limits(high=MOST_UNREAD_BYTES)
+        transport.set_write_buffer_limits(high=self.most_unread_bytes)
 
     # What the application uses.
 
@@ -104,7 +105,7 @@ class WebSocket(asyncio.Protocol):
         """Send messages; nothing happens if the connection has ended. Waits if the client reads too slowly."""
         if not self._writable.is_set():
             try:
-                async with asyncio.timeout(UNREAD_PATIENCE_S):
+                async with asyncio.timeout(self.unread_patience_s):
                     await self._writable.wait()
             except TimeoutError:
                 log.warning("slow_reader", websocket=True)
@@ -238,23 +239,23 @@ class WebSocket(asyncio.Protocol):
             return
         parsed = len(self._parser.reader.buffer) + len(self._unfinished) + self._arrived_bytes
         held[self] = len(self._unparsed) + parsed + self._waiting_bytes
-        if sum(held.values()) > MOST_HELD_BYTES:
+        if sum(held.values()) > self.most_held_bytes:
             largest = max(held, key=held.__getitem__)
             del held[largest]
             largest.evict()
 
     def _ping(self) -> None:
-        if self._loop.time() - self._heard_at > SILENCE_S:
+        if self._loop.time() - self._heard_at > self.silence_s:
             self.close(CloseCode.INTERNAL_ERROR, "The client does not answer.")
             return
         if self._parser.state is State.OPEN:
             self._parser.send_ping(b"")
             self._write()
-        self._timer = self._loop.call_later(PING_S, self._ping)
+        self._timer = self._loop.call_later(self.ping_s, self._ping)
 
     def _write(self) -> None:
         # Pings are answered without waiting for the client to read.
-        if self._transport.get_write_buffer_size() > 2 * MOST_UNREAD_BYTES:
+        if self._transport.get_write_buffer_size() > 2 * self.most_unread_bytes:
             self._transport.abort()
         elif data := b"".join(self._parser.data_to_send()):
             self._transport.write(data)
@@ -268,7 +269,7 @@ class WebSocket(asyncio.Protocol):
     def _close_soon(self) -> None:
         """Give the client some time to answer the close frame."""
         self._timer.cancel()
-        self._timer = self._loop.call_later(CLOSING_S, self._transport.abort)
+        self._timer = self._loop.call_later(self.closing_s, self._transport.abort)
 
 
 Serve: TypeAlias = Callable[[WebSocket], Coroutine[None, None, None]]
