@@ -76,7 +76,7 @@ WEBSOCKET = (
     ),
     Promise(
         id="websocket.limits",
-        sentence="Each response counts for rate limit and queue, and has a log line of its own, as over HTTP.",
+        sentence="Each response counts for rate limit, queue and metrics, and has a log line of its own, as over HTTP.",
         source=OURS,
     ),
     Promise(

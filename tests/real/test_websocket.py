@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -460,6 +461,12 @@ async def test_each_response_counts_for_the_rate_limit_and_is_logged(tmp_path: P
             assert [text_of(await socket.ask()) for _ in range(2)] == ["one", "two"]
             (refusal,) = await socket.ask()
             lines = await logged_requests(logs, 3)
+        metrics = (await bridge.http.get("/metrics")).text
+    counted = re.findall(
+        r'^turnbridge_requests_total{.*route="/v1/responses",status_class="(.*)"} (.*)$', metrics, re.MULTILINE
+    )
+    # The connection itself is one, too; it has not ended for the log.
+    assert counted == [("1xx", "1.0"), ("2xx", "2.0"), ("4xx", "1.0")]
     headers = refusal["headers"]
     assert isinstance(headers, dict)
     assert (refusal["status"], headers["x-ratelimit-remaining-requests"], "retry-after" in headers) == (429, "0", True)
