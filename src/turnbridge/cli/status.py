@@ -30,8 +30,10 @@ def status(*, as_json: bool) -> None:
     problem = None
     try:
         identity, limits, _ = account_of(settings)
-    except (GatewayError, OSError) as error:
-        problem = str(error)
+    except GatewayError as error:
+        problem = error.message
+    except OSError as error:
+        problem = f"cannot use {error.filename or settings.data_dir}: {error.strerror}"
     steps, others = _next_steps(state, identity), _other_accounts(settings)
     if as_json:
         gateway: JsonObject = {"url": endpoint.base_url, "state": state, "reason": reason}
