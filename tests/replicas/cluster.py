@@ -27,6 +27,8 @@ NAMES = ("one", "two", "three")
 """As in HAProxy's file."""
 MODEL = "gpt-5.5"
 START_PATIENCE_S = 45.0
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+"""Of Debian's package `faketime`."""
 DRAIN_S = 20.0
 # Longer than Codex takes to let go of a turn.
 REST_S = 25.0
@@ -50,12 +52,14 @@ class Replica:
         """Tell whether its process is there."""
         return self.process is not None and self.process.process.returncode is None
 
-    async def start(self, *, program: str = "turnbridge", **settings: object) -> None:
-        """Start it, and return once it can run turns."""
+    async def start(self, *, ahead_s: int = 0, **settings: object) -> None:
+        """Start it, with a clock that is so many seconds ahead, and return once it can run turns."""
         await self._stack.aclose()
         chosen = {**self._settings, **settings}
+        # The wall clock of the gateway and of its Codex, as the C library gives it to both.
+        faked = ["env", f"LD_PRELOAD={FAKETIME}", f"FAKETIME=+{ahead_s}s", "FAKETIME_DONT_FAKE_MONOTONIC=1"]
         self.process = await self._stack.enter_async_context(
-            gateway_process(self._directory, self._provider, chosen, program=program)
+            gateway_process(self._directory, self._provider, chosen, wrapper=faked if ahead_s else ())
         )
         await self.process.ready()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import httpx2
 import pytest
 
-from tests.replicas.cluster import MODEL, Fleet
+from tests.replicas.cluster import FAKETIME, MODEL, Fleet
 from tests.replicas.test_background import begun, read, said
 from tests.replicas.test_limits import known
 from tests.support.issued_keys import issued
@@ -25,6 +25,7 @@ from turnbridge.turn.clients import ClientLimits
 from turnbridge.turn.items import JsonObject
 
 SLOTS = 2
+AHEAD_S = 60
 # What a loaded machine adds to a lapse.
 SLACK_S = 15.0
 LAPSE_S = LEASE_S + GRACE_S + RENEWAL_S + SLACK_S
@@ -39,6 +40,8 @@ class Episode:
     """What was seen."""
 
     fleet: Fleet
+    ahead_s: float = 0.0
+    """How far ahead the wrong clock was."""
     before: dict[str, str] = field(default_factory=dict)
     """The status of each background response, as the replica with the wrong clock saw it."""
     stored_before: int = 0
@@ -71,7 +74,7 @@ async def episode(whole: Fleet) -> AsyncIterator[Episode]:
     fleet = whole
     await fleet.mend()
     await fleet.two.kill()
-    await fleet.two.start(program="tests.replicas.skewed")
+    await fleet.two.start(ahead_s=AHEAD_S if FAKETIME else 0)
     fleet.script()
     seen = Episode(fleet=fleet)
     async with contextlib.AsyncExitStack() as stack:
@@ -109,6 +112,8 @@ async def _live_through(
         seen.full = (await slots_two.post(CHAT, json=BODY)).status_code
         seen.stored_before = await fleet.query("SELECT count(*) FROM turnbridge.responses")
         await _renewed(fleet, ids["three"])
+        made = (await two.get(f"{RESPONSES}/{ids['two']}")).json()["created_at"]
+        seen.ahead_s = made - (await two.get(f"{RESPONSES}/{ids['one']}")).json()["created_at"]
         seen.before = {name: await _status(two, response_id) for name, response_id in ids.items()}
         began = time.monotonic()
         with fleet.three.paused():
@@ -189,7 +194,9 @@ async def test_responses_of_lost_replicas_have_failed_with_the_reason_within_a_l
 
 
 @pytest.mark.promise("replicas.lost")
+@pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not installed")
 async def test_a_wrong_clock_neither_ends_the_responses_of_others_nor_its_own(episode: Episode) -> None:
+    assert AHEAD_S <= episode.ahead_s < AHEAD_S + SLACK_S
     assert set(episode.before.values()) <= {"queued", "in_progress"}
     assert episode.after["two"] == ["completed", "completed"]
 
