@@ -65,7 +65,7 @@ REPLICAS = (
     Promise(
         id="replicas.affinity",
         sentence="Behind HAProxy with the file of `deploy/`, conversations stay on a replica, by the headers that "
-        "agents send or by key: at least 90 % of the follow-up turns of stateless chats are warm. Without affinity "
+        "agents send or by key: at least 90 % of the turns of stateless chats of ten are warm. Without affinity "
         "every answer is still right.",
         source=OURS,
     ),
