@@ -53,6 +53,8 @@ class Episode:
     """What its client got when it sent the same again, until it was answered."""
     asked_once: int = 0
     """How often the model was asked for that answer."""
+    asked_again: int = 0
+    """How often it was asked for a background response that had lost its maker."""
     slots_back_s: float = 0.0
     failed: dict[str, JsonObject] = field(default_factory=dict)
     failed_s: float = 0.0
@@ -129,6 +131,7 @@ async def _live_through(
             seen.failed_s = time.monotonic() - began
             await after
             seen.asked_once = sum("once" in str(request["input"]) for request in fleet.asked())
+            seen.asked_again = sum("background" in str(request["input"]) for request in fleet.asked())
         gate.set()
         async with asyncio.timeout(SLACK_S):
             await asyncio.gather(*reading)
@@ -190,6 +193,7 @@ async def _both_failed(seen: Episode, http: httpx2.AsyncClient, ids: dict[str, s
 async def test_responses_of_lost_replicas_have_failed_with_the_reason_within_a_lapse(episode: Episode) -> None:
     errors = [response["error"] for response in episode.failed.values()]
     assert errors == [{"code": "server_error", "message": LOST}] * 2
+    assert episode.asked_again == 0
     assert episode.failed_s < LAPSE_S
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from tests.replicas.stammering import Stammering
 from tests.support.redis_server import RedisServer
-from turnbridge.engine.sharing import SharedStateAway, SlotLease, Verdict
-from turnbridge.replicas.redis import RedisTiming, SharedRedis, _Call
+from turnbridge.engine.sharing import SlotLease, Verdict
+from turnbridge.replicas.redis import RedisTiming
 from turnbridge.replicas.registry import Registry
 from turnbridge.replicas.replica import LEASE_S, RENEWAL_S, Replica
 from turnbridge.replicas.slots import HELD, MICROSECONDS, RUNNING, WAITING, SharedSlots
@@ -26,17 +27,6 @@ CLIENTS = ("ann", "bob")
 REPLICAS = st.integers(0, 1)
 # A loaded machine must not look like a Redis that is away.
 PATIENT = RedisTiming(timeout_s=20.0)
-
-
-class Stammering(SharedRedis):
-    """A connection whose answers get lost at times, so that what was asked is sent and run twice."""
-
-    stammers = False
-
-    async def _evaluated(self, batch: "Sequence[_Call]") -> "Sequence[list[int] | SharedStateAway]":
-        if self.stammers:
-            await super()._evaluated(batch)
-        return await super()._evaluated(batch)
 
 
 class Held:

@@ -34,7 +34,7 @@ local had = redis.call('ZSCORE', KEYS[1], member) and tokens or 0
 local reserved, reply = tonumber(redis.call('GET', KEYS[2]) or 0) - had, {1}
 for i = 3, #KEYS do
     local known, limit, ends = unpack(ARGV, 3 * i - 5, 3 * i - 3)
-    local used = tonumber(redis.call('GET', KEYS[i]) or 0)
+    local used = tonumber(redis.call('GET', KEYS[i]) or -1)
     if used < tonumber(known) then
         used = tonumber(known)
         redis.call('SET', KEYS[i], known, 'EX', ends)
