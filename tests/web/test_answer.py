@@ -220,6 +220,15 @@ async def test_a_client_that_does_not_read_is_sent_no_keepalives_in_between(monk
     await serving
 
 
+async def test_a_client_that_reads_is_not_cut_off_however_long_it_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, stream = PassingTime(monkeypatch), Stream(Timing(hold_s=0, keepalive_s=None, whole_s=5))
+    serving = asyncio.ensure_future(stream.serve())
+    await time.go_on(20)
+    stream.turn.says([*STARTED, *FIRST], REST, END)
+    await serving
+    assert b"response.completed" in stream.bodies[-1]
+
+
 async def test_what_headers_said_is_said_again_only_if_it_has_become_wrong() -> None:
     stream = Stream(PROMPT)
     stream.turn.says([TurnServed("fresh", "exact")])

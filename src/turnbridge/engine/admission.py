@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from turnbridge.turn.errors import BackendUnavailable, GatewayError, InvalidApiKey, RateLimited
 
-# Any turn that ends frees a place in the queue; nobody knows when, so soon is the best guess.
+# Any turn that ends frees a place in the queue, at an unknown time: retrying soon is the best advice.
 COME_BACK_S = 2.0
 # How many characters all waiting requests may hold, with histories, tools and images: they are in memory.
 MOST_WAITING_CHARACTERS = 256 * 2**20
-# How long clients with open connections have to ask once more, and so to hear that they should open another one.
+# How long clients with open connections have to send one more request, whose answer says `connection: close`.
 HAND_OVER_S = 2.0
 # A balancer asks each second whether this gateway is ready, and believes the second no; then it sends nothing more.
 LEFT_ALONE_S = 3.0
@@ -84,7 +84,7 @@ class Admission:
         self.barred: frozenset[str] = frozenset()
         """Clients whose requests are rejected, even if they came before that was known."""
         self.leaving = False
-        """Whether the gateway is about to stop, be it that requests are still admitted."""
+        """Whether the gateway is about to stop, even if requests are still admitted."""
         self.closed = False
         """Whether all further requests are rejected."""
         self._last_asked = 0.0

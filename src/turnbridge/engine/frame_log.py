@@ -41,7 +41,7 @@ class FrameLog:
 
     @property
     def is_read(self) -> bool:
-        """Tell whether anybody reads."""
+        """Tell whether the log has a reader."""
         return bool(self._readers)
 
     @property
@@ -79,18 +79,18 @@ class FrameLog:
         end = self._dropped + len(self.chunks)
         while any(reader.position < end for reader in self._readers):
             await self._changed.wait()
-        # Another chunk may have come, or gone, meanwhile: a keepalive does not wait for its turn.
+        # A keepalive, which does not wait here, may have added or dropped a chunk meanwhile.
         del self.chunks[: max(end - self._dropped, 0)]
         self._dropped = max(end, self._dropped)
 
     def enter(self) -> "Reader":
-        """Return a reader at the beginning, for whom what is not kept is held back until it has left."""
+        """Return a reader at the beginning; what it has not read is held until it leaves, even if nothing is kept."""
         reader = Reader()
         self._readers.add(reader)
         return reader
 
     def leave(self, reader: "Reader") -> None:
-        """Let a reader go."""
+        """Remove a reader."""
         self._readers.discard(reader)
         self._notify()
 
@@ -172,11 +172,11 @@ class PackedStreams:
         self._read: WeakValueDictionary[str, PackedStream] = WeakValueDictionary()
 
     def find(self, response_id: str) -> PackedStream | None:
-        """Return a stream that somebody reads."""
+        """Return a stream that has a reader."""
         return self._read.get(response_id)
 
     def share(self, response_id: str, packed: bytes) -> PackedStream:
-        """Return a stream for all who will read it while somebody does."""
+        """Return the stream that all current readers share."""
         return self._read.setdefault(response_id, PackedStream(packed))
 
 

@@ -99,7 +99,7 @@ def uncounted(request: TurnRequest) -> tuple[str, ...]:
 
 
 def _listed_tools(request: TurnRequest) -> list[Tool]:
-    """Return the tools of MCP servers that the history has a list of: nobody is asked for others only to be counted."""
+    """Return the tools of MCP servers that the history has a list of: servers are not asked only to count."""
     return [
         tool
         for server in request.spec.servers

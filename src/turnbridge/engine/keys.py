@@ -1,6 +1,6 @@
 """Making, rotating and revoking the keys of clients. A key itself is returned once, and stored nowhere.
 
-Its digest is a plain SHA-256: keys are 192 random bits, which nobody finds by trying, and a slow hash would slow down
+Its digest is a plain SHA-256: keys are 192 random bits, which cannot be guessed, and a slow hash would slow down
 every request (docs/decisions/0028-keys-and-clients.md).
 """
 

@@ -1,6 +1,6 @@
 """One answer, from admission to its end: its turns, its encoder, and the frames that they make.
 
-Whoever runs it decides where the frames go: straight to the one client that streams it, whose disconnect cancels it;
+The caller decides where the frames go: straight to the one client that streams it, whose disconnect cancels it;
 into a `FrameLog` that many may read, for background responses; or nowhere, for an answer that is sent whole.
 """
 
@@ -70,7 +70,7 @@ class Encoder(Protocol):
         ...
 
     def note(self, name: str, value: str) -> bytes:
-        """Return what is told beside the answer, as a header would; nothing if the format has no room for it."""
+        """Return a note beside the answer, as a header would be; nothing if the format has no place for it."""
         ...
 
     def whole(self) -> JsonObject:
@@ -158,7 +158,7 @@ class Run:
         if self._unserved or not self.has_output:
             self._note(index, events)
         ending = events[-1]
-        # Nearly always it is no end, and to ask for four kinds in vain takes longer.
+        # Nearly every batch ends in a delta, and testing for the four terminal types takes longer.
         if not isinstance(ending, TextDelta) and isinstance(ending, Terminal):
             self.running -= 1
         return self.encoder.frames(index, events if self._reshape is None else self._reshape(events))
@@ -190,7 +190,7 @@ async def _together(turns: Sequence[TurnRun], at_once: int) -> AsyncGenerator[tu
                 async for batch in batches:
                     await arrived.put((index, batch))
             await arrived.put(None)
-        # Whatever the defect: if it were not told here, the others would be waited for in vain.
+        # Of any type: if it were not reported here, the run would wait for this turn forever.
         except Exception as error:  # noqa: BLE001
             await arrived.put(error)
 

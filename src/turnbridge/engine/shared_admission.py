@@ -11,7 +11,7 @@ from collections.abc import Callable
 from turnbridge.engine.admission import Admission, Place, subtract, too_many
 from turnbridge.engine.sharing import SlotLease, TurnSlots, Verdict
 
-# How often the replica asks for a slot while requests wait, unless it hears of one that is free.
+# How often the replica asks for a slot while requests wait, unless another replica says that one is free.
 POLL_S = 0.1
 
 

@@ -27,7 +27,7 @@ class Publisher:
     """Shares the frames of a log as it grows."""
 
     def __init__(self, log: FrameLog, response_id: str, shared: SharedFrames, alone: Callable[[], bool]) -> None:
-        """`alone` tells whether there is no other replica, and so nobody to share with."""
+        """`alone` tells whether there is no other replica to share with."""
         self._log = log
         self._response_id = response_id
         self._shared = shared

@@ -192,7 +192,7 @@ class FramesSoFar:
 
 
 class SharedRunStore(Protocol):
-    """Stores what replicas share of what runs, for as long as somebody may need it."""
+    """Stores what replicas share of running responses, for as long as a reader may need it."""
 
     async def keep_legs(self, legs: Sequence[LegRecord], lifetime_s: float) -> None:
         """Store legs, each in place of the one with the same call."""
@@ -259,7 +259,7 @@ class Peers(Protocol):
         ...
 
     def tell(self, replica: str, message: tuple[str, ...]) -> None:
-        """Send a message to a replica soon: it may be lost, and whoever sends it can do without."""
+        """Send a message to a replica soon; it may be lost, and the sender must not depend on it."""
 
 
 class Budget(NamedTuple):

@@ -335,7 +335,7 @@ class Watch:
 class TurnClock:
     """The time of one turn, from now until it is stopped. A turn whose time is up ends as failed.
 
-    It has one timer, which looks only when it fires whether something was heard meanwhile: to set and cancel one for
+    It has one timer, and only when it fires is the time of the last event compared: setting and cancelling one for
     every batch took a fifth of what a delta costs.
     """
 
@@ -372,7 +372,7 @@ class TurnClock:
             self._timer.cancel()
 
     def _look(self) -> None:
-        """End a turn whose time is up; else come back when it could be."""
+        """End a turn whose time is up; otherwise set the timer for when it could be."""
         now = self._loop.time()
         waiting_since = self._waiting_since
         begun = self.thread.heard
@@ -381,7 +381,7 @@ class TurnClock:
         if waiting_since is not None and now >= min(silence, self._end):
             self.thread.fail(self._too_late(silent=silence < self._end, begun=begun))
             return
-        # A client that is waited for has no time to keep: once the turn's end is past, `wait` looks at it.
+        # While the client is waited for, nothing times out: once the turn's end is past, `wait` checks it.
         due = silence if now >= self._end else min(silence, self._end)
         self._timer = self._loop.call_at(due, self._look)
 

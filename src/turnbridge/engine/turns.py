@@ -211,7 +211,7 @@ class TurnRun:
 
 
 class _Turn:
-    """A turn that runs, in a conversation that is given up when it is over unless somebody keeps it."""
+    """A running turn, in a thread that is closed at its end unless it is kept, parked or warm."""
 
     def __init__(
         self,
@@ -257,9 +257,9 @@ class _Turn:
         return first
 
     def keep(self, ending: TurnEvent) -> None:
-        """Keep a conversation that waits for its client, or that its client may go on with.
+        """Park a thread that waits for its client, or keep it warm for the next request.
 
-        Before the client hears the end: its next request may come at once.
+        Before the client is sent the end: its next request may follow immediately.
         """
         request, thread, rules = self._request, self.thread, self.rules
         if isinstance(ending, CallsAwaited) and rules.leg is not None:
@@ -279,7 +279,7 @@ class _Turn:
             self._kept = True
 
     async def over(self) -> None:
-        """Listen no more."""
+        """Close the turn, and its thread unless it is kept."""
         try:
             await self.batches.aclose()
         finally:

@@ -69,7 +69,7 @@ class MovingWindows:
         return Taken(allowed, used)
 
     def note(self, client: str, rates: Sequence[Rate], now: float, number: int) -> None:
-        """Count a request that somebody else has allowed."""
+        """Count a request that another replica has allowed."""
         for rate in rates:
             self._window(client, rate, now).append(Entry(now, number))
 

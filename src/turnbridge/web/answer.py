@@ -42,7 +42,7 @@ STREAM_HEADERS = {
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """When headers, keepalives and the end of patience are due."""
+    """When headers and keepalives are due, and how long a client that stops reading is waited for."""
 
     hold_s: float
     """How long headers wait for the first output."""
@@ -64,7 +64,7 @@ class Answer:
         headers: Mapping[str, str],
         finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`finish` is run when the answer is whole, before its client hears of the end."""
+        """`finish` is run when the answer is whole, before the end is sent."""
         self._run = run
         self._streamed = streamed
         self._timing = timing
@@ -97,7 +97,7 @@ class Answer:
             with Delayed(
                 blanks_after_s,
                 partial(self._send_blanks, outlet),
-                # A model that never will send anything cannot be told from one that is slow.
+                # A model that will never send anything cannot be distinguished from a slow one.
                 postponed=lambda: not outlet.started and (run.undecided or not run.heard),
             ):
                 async for _ in source:
@@ -256,7 +256,7 @@ class _Outlet:
         self.busy = False
 
     async def keep_alive(self, interval: float, frame: Callable[[], bytes]) -> None:
-        """Send a keepalive whenever the stream has been silent for an interval, so that no proxy hangs up."""
+        """Send a keepalive whenever the stream has been silent for an interval: proxies close idle connections."""
         while True:
             silent = 0.0 if self.busy else self._loop.time() - self._said_at
             if self.started and silent >= interval:

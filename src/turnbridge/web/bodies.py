@@ -58,7 +58,7 @@ class Upload:
         self._patience = patience
 
     def reject(self) -> None:
-        """Stop waiting for the rest: whoever waits gets a `TimeoutError` at once."""
+        """Stop waiting for the rest: its reader gets a `TimeoutError` at once."""
         self.rejected = True
         self._patience.reschedule(0)
 

@@ -59,7 +59,7 @@ class TellError(Protocol):
     """How an API tells an error."""
 
     def __call__(self, error: GatewayError, scope: Scope | None = None, /) -> ErrorReply:
-        """Return the error as it is told to whoever made the request; there is none if it could not be parsed."""
+        """Return the error response in the API of the request; there is no request if it could not be parsed."""
         ...
 
 

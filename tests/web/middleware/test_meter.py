@@ -11,6 +11,7 @@ from turnbridge.turn.events import Usage
 from turnbridge.turn.items import replace
 from turnbridge.turn.usage import DAY_S, HOUR_S, Counts, TokenLimit, UsageKey, UsageQuery, UsageSum, parse_token_limits
 from turnbridge.web.middleware.meter import RELOAD_S, Meter
+from turnbridge.web.middleware.observability import Outcome, RequestContext
 
 pytestmark = pytest.mark.anyio
 
@@ -200,3 +201,18 @@ async def test_a_client_that_comes_later_has_used_what_is_stored_of_it() -> None
     house.store.rows[UsageKey("b", NOON, "m")] = Counts(input=300)
     await house.one.flush()
     assert house.left(house.one) == (700, 12 * HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "errors"),
+    [("ok", 0), ("client_gone", 0), ("client_error", 1), ("server_error", 1), ("failed_mid_stream", 1)],
+)
+async def test_a_request_that_failed_is_an_error_and_one_whose_client_left_is_none(
+    outcome: Outcome, errors: int
+) -> None:
+    house = House()
+    context = RequestContext(request_id="r", method="POST", route="/", clock=lambda: 0.0, started_at=0.0)
+    context.client = house.client
+    house.one.request_ended(context, outcome)
+    await house.one.flush()
+    assert house.store.rows == {UsageKey("a", NOON, ""): Counts(requests=1, errors=errors)}

@@ -195,7 +195,7 @@ class Elsewhere:
         await self._send({"type": "http.response.start", "status": head.status, "headers": head.headers})
 
     async def _pause(self, seconds: float) -> bool:
-        """Wait; tell whether nobody waits for the answer any more."""
+        """Wait; tell whether the last reader has left."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._recording.abandoned.wait(), seconds)
         return self._recording.abandoned.is_set()
@@ -210,7 +210,7 @@ class Publishing:
         find: Callable[[bytes], "Recording | None"],
         leave: Callable[["Recording", "Reader"], None],
     ) -> None:
-        """`find` returns an answer that is made here; `leave` lets a reader of it go."""
+        """`find` returns an answer that is made here; `leave` removes a reader."""
         self._live = live
         self._find = find
         self._leave = leave
@@ -242,7 +242,7 @@ class Publishing:
                 self._tasks[identity].cancel()
 
     async def _publish(self, identity: str, recording: "Recording") -> None:
-        """Publish an answer as it grows. Whoever reads it elsewhere counts as a reader here."""
+        """Publish an answer as it grows. A reader at another replica counts as one here."""
         reader, position = recording.log.enter(), 0
         try:
             if (head := await recording.head()) is None:

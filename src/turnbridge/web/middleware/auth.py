@@ -35,7 +35,7 @@ ANY_KEY = "a key of this server: PROXY_API_KEY, or one that its operator made by
 HOST_ECHO_LIMIT = 100
 """The refusal repeats the host, since a proxy in between may have set it."""
 
-# A misconfigured client sends a few before somebody notices.
+# A misconfigured client sends a few before it is noticed.
 MOST_WRONG_KEYS = 20
 # How long wrong keys count, and so the longest time for which a peer is throttled.
 WINDOW_S = 60.0
@@ -116,7 +116,7 @@ class Keys:
             raise InvalidApiKey(f"You didn't provide an API key. {self._help}")
         client = self._keyring.find(given)
         if client is None and self._keyring.may_know_later(given):
-            # Not counted as a guess: nobody finds a key of this form by trying.
+            # Not counted as a guess: keys of this form cannot be guessed.
             raise BackendUnavailable(KEYS_UNREAD, code="store_unavailable", retry_after=STORE_RETRY_S)
         ended = self._keyring.ended(given) if client is None else None
         if ended is not None:

@@ -118,7 +118,7 @@ class Recording:
         await self.log.taken()
 
     def leave(self, reader: Reader) -> bool:
-        """Let a reader go; tell whether nobody waits for the rest any more, in which case the turn is cancelled."""
+        """Remove a reader; tell whether it was the last one, in which case the turn is cancelled."""
         self.log.leave(reader)
         if self.log.is_read or self.complete:
             return False
@@ -190,7 +190,7 @@ class Answers:
             recording.expiry.cancel()
 
     def leave(self, recording: Recording, reader: Reader) -> None:
-        """Let a reader go; a recording that nobody reads any more ends."""
+        """Remove a reader; a recording without readers ends."""
         if recording.leave(reader):
             self.forget(recording)
 

@@ -38,7 +38,7 @@ class Keyring:
             raise ValueError("The API key is empty: anyone could use the gateway.")
         self.secrets = OwnKeys(own)
         """Finds the keys of the settings in texts; those of the store are known by their looks."""
-        # Whoever got one of several keys was not promised the figures of the others.
+        # The holder of one of several keys may not see the usage of the others.
         alone = len(set(own)) == 1
         self._own = {key_digest(key.encode()): client_with(key.encode(), admin=alone) for key in own}
         self._own_ids = frozenset(client.id for client in self._own.values())

@@ -93,7 +93,7 @@ class RequestContext(msgspec.Struct, kw_only=True, eq=False):
     clock: Callable[[], float]
     started_at: float
     response_headers: list[tuple[bytes, bytes]] = []
-    """Headers that the answer to this request carries, whoever gives it."""
+    """Headers of the response to this request, whichever middleware sends it."""
     late_headers: Callable[[], Iterable[tuple[bytes, bytes]]] = tuple
     """Returns further ones when the answer begins."""
     status: int | None = None
@@ -136,7 +136,7 @@ class RequestContext(msgspec.Struct, kw_only=True, eq=False):
     """Called when it has ended."""
 
     def note_error(self, error: GatewayError) -> None:
-        """Note what the client is told of a failure."""
+        """Note the error that the client is sent."""
         self.error_code, self.error_source = error.error_code, error.source
 
     def mark(self, stage: Stage) -> None:

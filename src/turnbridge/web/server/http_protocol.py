@@ -329,7 +329,7 @@ class _Pipeline(list[tuple[RequestResponseCycle, ASGI3Application]]):
 
 
 class _Flow(FlowControl):
-    """Makes its event when a client reads too slowly: for any other connection that would be 0.7 KB in vain."""
+    """Makes its event when a client reads too slowly: other connections do not need its 0.7 KB."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -203,7 +203,7 @@ class WebSocket(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _drop_rest(self) -> None:
-        """Close the connection, and drop what still comes: unread data would reset it before the client knows why."""
+        """Close the connection, and drop what still comes: unread data would reset it before the reason is read."""
         self._end()
         self._dropping = True
         self._unparsed.clear()
