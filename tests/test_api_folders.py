@@ -44,11 +44,14 @@ def test_only_the_composition_root_imports_an_api(api: str) -> None:
     assert {name for name, text in _outside(api) if _imports(api, text)} == {"bootstrap.py"}
 
 
+@functools.cache
+def _files() -> dict[str, str]:
+    found = (path for path in sorted(SOURCE.rglob("*")) if path.suffix in (".py", ".js", ".html"))
+    return {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
 def _outside(api: str) -> Iterator[tuple[str, str]]:
-    for path in sorted(SOURCE.rglob("*")):
-        name = path.relative_to(SOURCE).as_posix()
-        if path.suffix in (".py", ".js", ".html") and not name.startswith(f"api/{api}/"):
-            yield name, path.read_text(encoding="utf-8")
+    return ((name, text) for name, text in _files().items() if not name.startswith(f"api/{api}/"))
 
 
 def _imports(api: str, text: str) -> bool:
