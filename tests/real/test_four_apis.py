@@ -36,8 +36,8 @@ def call(call_id: str, city: str) -> dict[str, Any]:
     return {"type": "function_call", "call_id": call_id, "name": "weather", "arguments": f'{{"city":"{city}"}}'}
 
 
-def output(call_id: str, text: str) -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": call_id, "output": text}
+def output(call_id: str, given: Any) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": given}
 
 
 def chat_call(call_id: str, city: str) -> dict[str, Any]:
@@ -145,6 +145,69 @@ CASES: dict[str, Told] = {
                 {"role": "tool", "tool_name": "weather", "content": "sun"},
                 {"role": "tool", "content": "rain"},
                 user("So?"),
+            ],
+        },
+    },
+    "a result with an image": {
+        "chat": {
+            "tools": [{"type": "function", "function": FUNCTION}],
+            "messages": [
+                user("hi"),
+                {"role": "assistant", "content": None, "tool_calls": [chat_call("c1", "Rome")]},
+                {
+                    "role": "tool",
+                    "tool_call_id": "c1",
+                    "content": [
+                        {"type": "text", "text": "Look."},
+                        {"type": "image_url", "image_url": {"url": URL}},
+                    ],
+                },
+            ],
+        },
+        "responses": {
+            "tools": [{"type": "function", **FUNCTION, **LAX}],
+            "input": [
+                user("hi"),
+                call("c1", "Rome"),
+                output("c1", [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": URL}]),
+            ],
+        },
+        "anthropic": {
+            "tools": [{"name": "weather", "description": "The weather.", "input_schema": PARAMETERS}],
+            "messages": [
+                user("hi"),
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Rome"}}],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "c1",
+                            "content": [
+                                {"type": "text", "text": "Look."},
+                                {
+                                    "type": "image",
+                                    "source": {"type": "base64", "media_type": "image/png", "data": PICTURE},
+                                },
+                            ],
+                        }
+                    ],
+                },
+            ],
+        },
+        "ollama": {
+            "tools": [{"type": "function", "function": FUNCTION}],
+            "messages": [
+                user("hi"),
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "tool_calls": [{"id": "c1", "function": {"name": "weather", "arguments": {"city": "Rome"}}}],
+                },
+                {"role": "tool", "tool_name": "weather", "content": "Look.", "images": [PICTURE]},
             ],
         },
     },
