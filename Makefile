@@ -156,7 +156,7 @@ pictures: .venv/.dev ## Make the pictures of the documentation (needs Chromium)
 	.venv/bin/python -m tools.what_codex_adds
 	.venv/bin/python -m tools.recording
 
-bench: .venv/.dev ## Measure speed, memory and growth: 10 to 15 minutes, or one part as ARGS="memory" (Linux)
+bench: .venv/.dev ## Measure speed, memory and growth: 30 minutes, or one part as ARGS="memory" (Linux)
 	.venv/bin/python -m bench $(ARGS)
 
 fuzz-api: .venv/.dev ## Ask the gateway what /openapi.json allows, 100 requests a route; TURNBRIDGE_FUZZ_EXAMPLES=1000 for more

@@ -45,6 +45,12 @@ def test_the_index_leads_to_every_page() -> None:
     assert [page for page in pages if page != "index.md" and f"]({page})" not in index] == []
 
 
+def test_every_page_begins_with_its_readers() -> None:
+    pages = [page for page in DOCS.rglob("*.md") if page.name == "README.md" or page.parent.name != "decisions"]
+    second = {page.name: re.sub(r"<!--.*?-->\s*", "", _text(page)).split("\n\n")[1].strip() for page in pages}
+    assert [name for name, words in second.items() if not words.startswith("For ")] == []
+
+
 def test_the_site_builds_without_a_broken_link() -> None:
     built = subprocess.run(
         [sys.executable, "-m", "tools.site"],
