@@ -152,6 +152,19 @@ async def test_a_device_code_logs_in_and_logout_revokes_it(home: Path, issuer: L
     assert (await run(home, "whoami", **issuer.variables())).status == EXIT_NOBODY
 
 
+@pytest.mark.promise("commands.accounts", "commands.login.device")
+async def test_a_named_account_logs_in_to_chatgpt_by_a_code(home: Path, issuer: LoginServer) -> None:
+    issuer.approved.set()
+    issuer.write_config(home / "data" / "accounts" / "work")
+    logged_in = await run(home, "login", "--device", "--account", "work", **issuer.variables())
+    assert (logged_in.status, logged_in.err) == (0, "")
+    assert f"Logged in: {EMAIL}, ChatGPT Plus.\nMake a key for it: " in logged_in.out
+    shown = json.loads((await run(home, "whoami", "--account", "work", "--json", **issuer.variables())).out)
+    assert ({name: shown[name] for name in CHATGPT}, len(shown["limits"])) == (CHATGPT, 2)
+    # The default account has none of it.
+    assert not (home / ".codex" / "auth.json").exists()
+
+
 @pytest.mark.promise("commands.login.browser")
 async def test_a_browser_logs_in(home: Path, issuer: LoginServer) -> None:
     process = await start(home, "login", "--json", **issuer.variables())

@@ -107,6 +107,8 @@ async def test_a_client_gets_a_key_of_its_own_once(tmp_path: Path) -> None:
     assert (again.status, again.err, file.read_text()) == (0, "", key)
     (listed,) = json.loads((await run(tmp_path, "keys", "list", "--json")).out)
     assert (listed["name"], listed["state"], listed["admin"]) == ("opencode", "active", False)
+    undone = await run(tmp_path, "connect", "opencode", "--undo")
+    assert undone.out.endswith("keys revoke opencode\n")
     await run(tmp_path, "keys", "revoke", "opencode")
     refused = await run(tmp_path, "connect", "opencode", "--own-key")
     assert (refused.status, refused.out) == (1, "")

@@ -319,6 +319,8 @@ def _undo(client: Client, settings: Settings, *, as_json: bool) -> None:
         click.echo(f"{change.file} is as it was before.")
     else:
         click.echo(f"Took the settings out of {change.file}. It was changed since, and the changes stay.")
+    if not as_json and (settings.data_dir / FOLDER / f"{client.name}.key").is_file():
+        click.echo(f"Its key goes on working, until: {own_command('keys', 'revoke', client.name)}")
 
 
 def _try(client: Client, settings: Settings, values: Values, *, serving: bool) -> Arrival:
