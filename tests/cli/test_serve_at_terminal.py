@@ -39,7 +39,7 @@ def test_the_demo_can_be_chosen_and_each_request_is_a_line(started_before: Path)
     with at_terminal(started_before, "serve", PORT=port) as terminal:
         terminal.read_until("Your choice [1]: ")
         terminal.type("4\n")
-        terminal.read_until("The settings of your client: ")
+        terminal.read_until(f"The settings of your client: PORT={port} ")
         assert "(demo: a scripted model, no account)" in terminal.shown
         assert f"  Key file  {started_before / 'data' / 'api-key'}\n" in terminal.shown
         for path in ("/healthz", "/readyz", "/metrics", "/v1/models", "/v1/nonsense"):

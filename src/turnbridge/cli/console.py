@@ -19,7 +19,7 @@ from turnbridge import __version__
 from turnbridge.codex.process.home import NO_PROXY_VARIABLES, hosts_without_proxy
 from turnbridge.logs.output import may_colour, print_to
 from turnbridge.settings.command_line import own_command
-from turnbridge.settings.fields import Settings, load_settings
+from turnbridge.settings.fields import DEFAULT_PORT, Settings, load_settings
 from turnbridge.turn.items import Json
 
 # EX_CONFIG of sysexits.h: service managers can be told not to restart after it.
@@ -140,7 +140,9 @@ Turnbridge {__version__} listens on {self.base_url}{mode}
     def first_steps(self, *, login_command: str | None) -> str:
         """Return examples, preceded by the login command if Codex is not logged in."""
         if login_command is None:
-            return f"Try it:\n\n{self._examples()}\nThe settings of your client: {own_command('connect')}\n"
+            # A port that an option has chosen is in no setting that another command reads.
+            port = "" if self.port == DEFAULT_PORT else f"PORT={self.port} "
+            return f"Try it:\n\n{self._examples()}\nThe settings of your client: {port}{own_command('connect')}\n"
         return f"""Codex is not logged in. Log in, in another terminal:
 
 {login_command}

@@ -30,6 +30,7 @@ BOOLEANS = {
 MOST_DEFAULT_WORKERS = 4
 
 MOST_PORT = 65535
+DEFAULT_PORT = 11435
 # A setting that is a switch as well as a value.
 ON = "on"
 
@@ -45,7 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     host: str = field(default="127.0.0.1", name="PROXY_HOST")
     """Address to listen on."""
-    port: PortNumber = field(default=11435, name="PORT")
+    port: PortNumber = field(default=DEFAULT_PORT, name="PORT")
     """Port to listen on; 0 picks a free one."""
     ollama: str | None = field(default=None, name="PROXY_OLLAMA")
     """Address of a second listener for [Ollama's clients](ollama.md), which asks programs on this machine for no key:
