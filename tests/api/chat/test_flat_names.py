@@ -1,6 +1,8 @@
 """Functions in namespaces, as chat names them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from turnbridge.api.chat.decode import decode
 from turnbridge.api.chat.flat_names import flat
@@ -69,6 +71,37 @@ def test_a_name_that_would_mean_two_functions_is_refused(tools: tuple[JsonObject
     with pytest.raises(InvalidRequest) as refused:
         decoded(*tools)
     assert (refused.value.error_code, refused.value.param) == ("duplicate_tool_name", "tools")
+
+
+NAMES = st.from_regex(r"[a-z_]{1,4}", fullmatch=True)
+GROUPS = st.dictionaries(NAMES, st.sets(NAMES, min_size=1, max_size=3), max_size=3)
+
+
+@pytest.mark.promise("tools.namespaces")
+@given(
+    groups=st.dictionaries(NAMES, st.sets(NAMES, min_size=1, max_size=3), max_size=3), plain=st.sets(NAMES, max_size=3)
+)
+def test_flat_names_lead_back_or_are_refused(groups: dict[str, set[str]], plain: set[str]) -> None:
+    keys: list[tuple[str | None, str]] = [(name, member) for name, members in groups.items() for member in members]
+    keys += [(None, name) for name in plain]
+    tools = [group(name, *map(function, sorted(members))) for name, members in groups.items()]
+    shown = [flat(name, namespace) for namespace, name in keys]
+    calls: list[Json] = [
+        {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for number, name in enumerate(shown)
+    ]
+    outputs: list[Json] = [
+        {"role": "tool", "tool_call_id": f"c{number}", "content": "ok"} for number in range(len(keys))
+    ]
+    history: list[Json] = [HELLO, {"role": "assistant", "content": "", "tool_calls": calls}, *outputs]
+    given_tools = [*tools, *map(function, sorted(plain))]
+    if len({*shown}) < len(shown):
+        with pytest.raises(InvalidRequest):
+            decoded(*given_tools, messages=history)
+        return
+    turn = decoded(*given_tools, messages=history)
+    told = [(call.namespace, call.name) for call in turn.items if isinstance(call, FunctionCall)]
+    assert told == keys
 
 
 @pytest.mark.promise("tools.namespaces")
