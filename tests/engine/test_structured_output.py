@@ -346,3 +346,17 @@ def test_the_repair_tells_the_model_the_problem_and_asks_for_json_only() -> None
         "Your last answer cannot be used. The JSON does not match the schema. "
         "Answer again with the corrected JSON only: no explanation, no code fence."
     )
+
+
+def test_members_that_a_pattern_allows_are_no_problem_beside_one_that_is() -> None:
+    asked = Conformance.for_schema(
+        {
+            "properties": {"a": {"type": "integer"}},
+            "patternProperties": {"^x": {}},
+            "additionalProperties": False,
+        }
+    )
+    problem = asked.problem('{"a": "s", "x1": 1}')
+    assert problem is not None
+    assert '"/a"' in problem
+    assert "top level" not in problem

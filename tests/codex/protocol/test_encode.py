@@ -16,6 +16,7 @@ from turnbridge.codex.protocol.encode import (
     thread_start_params,
     turn_start_params,
 )
+from turnbridge.codex.protocol.images import as_called
 from turnbridge.codex.protocol.messages import UNWANTED_NOTIFICATIONS
 from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.turn.errors import InternalFault
@@ -25,6 +26,7 @@ from turnbridge.turn.items import (
     FunctionCallOutput,
     ImagePart,
     Item,
+    Json,
     JsonObject,
     Message,
     RawItem,
@@ -346,3 +348,9 @@ def test_calls_of_declared_tools_are_shown_as_they_are_declared() -> None:
         *({"type": "function_call_output", "call_id": call_id, "output": "done"} for call_id in "123"),
         {"type": "custom_tool_call_output", "call_id": "4", "output": "done", "id": "ctco_4"},
     ]
+
+
+@pytest.mark.parametrize("result", [None, ""])
+def test_an_image_that_could_not_be_made_is_no_image_to_the_model(result: Json) -> None:
+    failed: JsonObject = {"type": "image_generation_call", "id": "ig_1", "status": "failed", "result": result}
+    assert as_called(failed) == [failed]
