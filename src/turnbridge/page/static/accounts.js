@@ -62,7 +62,7 @@ function card(name, changed) {
     const usable = account?.usable;
     fill(who, h('span', { class: usable ? 'dot good' : usable === false || account?.limits_problem ? 'dot bad' : 'dot', 'aria-hidden': 'true' }),
       h('div', {}, h('h3', { dir: 'auto' }, title), h('p', { dir: 'auto' }, account === null && offered ? 'a new account' : words(account)),
-        usable && !known.ready && h('p', { class: 'hint', dir: 'auto' }, known.reason)));
+        usable && !known.ready && h('p', { class: 'hint', dir: 'auto' }, / is not logged in:/.test(known.reason) ? 'Codex starts with this login …' : known.reason)));
     fill(action, account?.kind && h('button', { type: 'button', class: 'quiet', 'aria-label': `Log out of ${name}`, onclick: leave }, 'Log out'));
     if (usable) {
       offered = false;
