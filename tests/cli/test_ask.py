@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import PATIENCE_S, Finished, end_by_force, run, serving, start
+from tests.support.ports import free_port
 from turnbridge import __version__
 from turnbridge.cli.main import EXIT_INTERRUPTED
 from turnbridge.store.schema import STORE_FILE
@@ -18,11 +19,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real]
 
 EXIT_USAGE = 2
 DEAD_PROXY = dict.fromkeys(("http_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
 
 
 @pytest.mark.promise("commands.ask")
@@ -64,7 +60,7 @@ async def test_a_running_gateway_is_used(started_before: Path) -> None:
 
 @pytest.mark.promise("commands.ask")
 async def test_a_question_without_a_login_tells_how_to_log_in(started_before: Path) -> None:
-    refused = await run(started_before, "ask", "Hello!", PORT=free_port())
+    refused = await run(started_before, "ask", "Hello!", PORT=str(free_port()))
     assert (refused.status, refused.out) == (1, "")
     assert refused.err.startswith("Codex is not logged in: ")
     assert "-m turnbridge login`" in refused.err
@@ -78,7 +74,7 @@ async def test_no_question_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.promise("commands.ask")
 async def test_ctrl_c_ends_a_question_and_its_gateway(started_before: Path) -> None:
-    port = free_port()
+    port = str(free_port())
     (started_before / ".codex").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         (started_before / ".codex" / "config.toml").write_text(
@@ -103,7 +99,7 @@ async def test_ctrl_c_ends_a_question_and_its_gateway(started_before: Path) -> N
 
 @pytest.mark.promise("commands.status")
 async def test_turnbridge_alone_tells_what_to_do_first(tmp_path: Path) -> None:
-    port = free_port()
+    port = str(free_port())
     command = f"PROXY_DATA_DIR={tmp_path / 'data'} {sys.executable} -m turnbridge"
     assert await run(tmp_path, PORT=port) == Finished(
         0,
@@ -120,7 +116,7 @@ async def test_turnbridge_alone_tells_what_to_do_first(tmp_path: Path) -> None:
 
 @pytest.mark.promise("commands.status")
 async def test_the_status_survives_a_codex_that_cannot_be_run(tmp_path: Path) -> None:
-    shown = await run(tmp_path, "status", "--json", PORT=free_port(), CODEX_BIN="/nowhere/codex")
+    shown = await run(tmp_path, "status", "--json", PORT=str(free_port()), CODEX_BIN="/nowhere/codex")
     assert shown.status == 0
     state = json.loads(shown.out)
     assert (state["account"], state["problem"]) == (None, "/nowhere/codex cannot be run: there is no such program.")

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from tests.support.fake_gateway import NOT_READY, READY, Gateway, fake_gateway
 from tests.support.login_server import login_server
+from tests.support.ports import free_port
 from turnbridge.cli import codex_checks, doctor, host_checks
 from turnbridge.cli.codex_checks import CodexChecks
 from turnbridge.cli.finding import Finding
@@ -30,11 +31,6 @@ EXIT_WRONG = 1
 CHATGPT = Identity(account=Account(type="chatgpt", email="a@b.test"), login_needed=True, provider="openai")
 NOBODY = Identity(account=None, login_needed=True, provider="openai")
 OFFLINE = Identity(account=None, login_needed=True, provider="openai", problem="no network", offline=True)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """`turnbridge doctor` with the real Codex."""
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import Finished, run, serving
 from tests.support.login_server import login_server
+from tests.support.ports import free_port
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.server import ScriptedModel
 
@@ -26,11 +26,6 @@ name = "own"
 base_url = "{url}"
 {more}
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def by_check(finished: Finished) -> dict[str, str]:

@@ -1,23 +1,18 @@
 """`turnbridge serve` for a person at a terminal: the offer of a login, the banner, and a line for each request."""
 
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.terminal import COLOURS, Terminal, at_terminal
 from turnbridge.cli.main import EXIT_INTERRUPTED
 
 pytestmark = [pytest.mark.real]
 
 COLUMNS = 80
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
 
 
 def asked(terminal: Terminal, port: str, path: str) -> int:
@@ -35,7 +30,7 @@ def asked(terminal: Terminal, port: str, path: str) -> int:
 
 @pytest.mark.promise("commands.serve.offer", "commands.serve.lines")
 def test_the_demo_can_be_chosen_and_each_request_is_a_line(started_before: Path) -> None:
-    port = free_port()
+    port = str(free_port())
     with at_terminal(started_before, "serve", PORT=port) as terminal:
         terminal.read_until("Your choice [1]: ")
         terminal.type("4\n")
@@ -58,7 +53,7 @@ def test_the_demo_can_be_chosen_and_each_request_is_a_line(started_before: Path)
 
 @pytest.mark.promise("commands.serve.offer")
 def test_an_api_key_can_be_given_and_the_banner_says_who_is_logged_in(started_before: Path) -> None:
-    with at_terminal(started_before, "serve", PORT=free_port(), NO_COLOR="1") as terminal:
+    with at_terminal(started_before, "serve", PORT=str(free_port()), NO_COLOR="1") as terminal:
         terminal.read_until("Your choice [1]: ")
         terminal.type("7\n")
         terminal.read_until("7 is not in the range")
@@ -75,7 +70,7 @@ def test_an_api_key_can_be_given_and_the_banner_says_who_is_logged_in(started_be
 
 @pytest.mark.promise("commands.serve.offer")
 def test_ctrl_c_at_the_offer_ends_it(started_before: Path) -> None:
-    with at_terminal(started_before, "serve", PORT=free_port()) as terminal:
+    with at_terminal(started_before, "serve", PORT=str(free_port())) as terminal:
         terminal.read_until("Your choice [1]: ")
         assert terminal.interrupt() == EXIT_INTERRUPTED
     assert "Traceback" not in terminal.shown
@@ -88,7 +83,7 @@ def test_a_configured_provider_needs_no_offer(started_before: Path) -> None:
     home.mkdir()
     provider = '[model_providers.local]\nname = "local"\nbase_url = "http://127.0.0.1:9/v1"\n'
     (home / "config.toml").write_text(f'model_provider = "local"\n{provider}')
-    with at_terminal(started_before, "serve", PORT=free_port()) as terminal:
+    with at_terminal(started_before, "serve", PORT=str(free_port())) as terminal:
         terminal.read_until("API key")
         terminal.type("\x03")
         terminal.read_to_end()

@@ -5,13 +5,14 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+
+from tests.support.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 START_TIMEOUT_S = 20
@@ -129,11 +130,3 @@ async def until_it_listens(port: int, process: asyncio.subprocess.Process, log: 
             else:
                 writer.close()
                 return
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

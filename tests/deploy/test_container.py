@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.proxies import DEPLOY, free_port
+from tests.deploy.proxies import DEPLOY
+from tests.support.ports import free_port
 
 ROOT = DEPLOY.parent
 DOCKER = DEPLOY / "docker"

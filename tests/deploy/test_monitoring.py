@@ -10,8 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.deploy.proxies import DEPLOY, free_port
+from tests.deploy.proxies import DEPLOY
 from tests.support.gateway import running_bridge
+from tests.support.ports import free_port
 from tests.support.waiting import LOOK_AGAIN_S
 from tools.docs import metrics
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.proxies import DEPLOY, free_port, until_it_listens
+from tests.deploy.proxies import DEPLOY, until_it_listens
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 FILE = DEPLOY / "haproxy" / "haproxy.cfg"

@@ -12,11 +12,11 @@ from typing import Any
 import asyncpg
 import httpx2
 
-from tests.deploy.proxies import free_port
 from tests.replicas.balancer import Balancer, running_balancer
 from tests.store.postgres_server import running_server
 from tests.support.gateway_process import API_KEY, GatewayProcess, gateway_process
 from tests.support.plain_http import TIMEOUT_S, client
+from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
 from tests.support.waiting import until_told
 from turnbridge.scripted_model.replies import Reply
