@@ -5,6 +5,7 @@ from typing import Protocol
 
 from turnbridge.codex.process.backend import CodexBackend
 from turnbridge.codex.process.pool import Pool
+from turnbridge.codex.process.spare_threads import SpareThreads
 from turnbridge.engine.admission import Admission
 from turnbridge.engine.ports import PlanWindow
 from turnbridge.replicas.replica import Replica
@@ -61,6 +62,12 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
         "turnbridge_threads_spare",
         "Threads started ahead of requests.",
         lambda: sum(len(worker.spares) for worker in backend.workers()),
+    )
+    metrics.watch_each(
+        "turnbridge_threads_ahead_total",
+        "Threads that were started ahead of requests, of them those that a request used, and those released unused.",
+        lambda: {(fate,): count for fate, count in SpareThreads.fates.items()},
+        labels=("fate",),
     )
     metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len([*backend.workers()]))
     metrics.watch(

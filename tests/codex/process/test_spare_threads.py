@@ -206,6 +206,7 @@ async def test_spares_that_are_evicted_are_released() -> None:
 
 @pytest.mark.real
 async def test_a_real_conversation_in_a_spare_thread_is_like_any_other(tmp_path: Path) -> None:
+    before = SpareThreads.fates.copy()
     async with running_bridge(tmp_path) as bridge:
         for turn in range(4):
             bridge.script(answer(message(f"answer {turn}")))
@@ -217,6 +218,9 @@ async def test_a_real_conversation_in_a_spare_thread_is_like_any_other(tmp_path:
         (worker,) = bridge.gateway.pool.workers
         assert len(worker.spares) == 1
         assert worker.opened == 4
+        assert SpareThreads.fates - before == {"started": 3, "used": 2}
+        metrics = (await bridge.http.get("/metrics")).text
+    assert f'turnbridge_threads_ahead_total{{fate="used"}} {before["used"] + 2:.1f}' in metrics
 
 
 @pytest.mark.real
@@ -229,4 +233,4 @@ async def test_over_websocket_the_provider_gets_no_request_that_no_client_asked_
         assert worker.over_websocket
         assert isinstance(bridge.model, WebSocketModel)
         # Codex sends one request of its own for each thread that is started.
-        assert (len(worker.spares), bridge.model.warmed_up) == (0, 3)
+        assert (len(worker.spares), bridge.model.warmed_up, bridge.model.received) == (0, 3, 3)

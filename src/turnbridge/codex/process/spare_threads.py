@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import contextvars
 import hashlib
+from collections import Counter
 from collections.abc import Callable
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -29,6 +31,9 @@ LARGEST_SPARE_BYTES = 256 * 1024
 MOST_KINDS = 256
 
 
+Fate: TypeAlias = Literal["started", "used", "released"]
+
+
 class ThreadKind:
     """What a thread is started with; any client may be given a thread of a kind."""
 
@@ -43,6 +48,9 @@ class ThreadKind:
 
 class SpareThreads:
     """The spare threads of one app-server."""
+
+    fates: ClassVar[Counter[Fate]] = Counter(dict.fromkeys(get_args(Fate), 0))
+    """How many were started, used or released by all app-servers of this process."""
 
     # The instructions and tools of a kind change from time to time; the spare of one that nobody uses is released.
     max_age_s = 600.0
@@ -73,7 +81,9 @@ class SpareThreads:
         if (spare := self._remove(kind.name)) is not None:
             # If it could not be started, the next attempt raises the reason.
             with contextlib.suppress(GatewayError):
-                return await self._id(spare)
+                thread_id = await self._id(spare)
+                self.fates["used"] += 1
+                return thread_id
         return await self._id(self._connection.send(START, kind.params))
 
     def refill_soon(self, kind: ThreadKind) -> None:
@@ -90,6 +100,7 @@ class SpareThreads:
         with contextlib.suppress(GatewayError):
             self._spares[kind.name] = (self._loop.time(), self._connection.send(START, kind.params))
             self._ready.add(kind.client, kind.name)
+            self.fates["started"] += 1
 
     def _make_room(self, kind: ThreadKind) -> bool:
         """Evict the least used spare of the client with most spares, for a kind that is used twice as often.
@@ -122,6 +133,7 @@ class SpareThreads:
     def _release_started(self, answer: "asyncio.Future[msgspec.Raw]") -> None:
         with contextlib.suppress(GatewayError):  # What was never started needs no release.
             self._release(decode_answer(answer.result(), START, schema.ThreadStartResult).thread.id)
+            self.fates["released"] += 1
 
     def _uses(self, name: bytes) -> int:
         """Return how often this kind was requested; 0 if its spare has expired."""
