@@ -13,6 +13,7 @@ from typing import Protocol
 import uvloop
 
 from bench.parts import agents, apis, bare, chat, codex, footprint, growth, litellm, memory, page, scale, sockets
+from bench.proxies import prepare
 from bench.report import RESULTS, Section, goals_table, save, write_results
 
 
@@ -64,7 +65,7 @@ def main() -> int:
         parser.error(f"there is no part {', '.join(unknown)}; choose of {', '.join(PARTS)}")
     names = chosen.parts or list(PARTS)
     if "litellm" in names:
-        litellm.prepare()
+        prepare()
     for variable in CERTIFICATE_VARIABLES:
         os.environ.pop(variable, None)
     load = os.getloadavg()[0]

@@ -1,39 +1,22 @@
-"""The gateway with a whole Codex behind it, against LiteLLM's proxy with the scripted model right behind it."""
+"""The gateway with a whole Codex behind it, against other proxies with the scripted model right behind them."""
 
-import asyncio
-import contextlib
 import json
-import os
-import socket
-import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.client import API_KEY, CHAT, RESPONSES, Client
-from bench.environments import environment
+from bench.client import CHAT, RESPONSES, Client
 from bench.plots import bars
-from bench.processes import LOG_CHARACTERS, gateway, gateway_alone, module
+from bench.processes import gateway, gateway_alone, module
+from bench.proxies import LITELLM, VIA_CODEX, litellm, via_codex
 from bench.report import Section, at_least, table
 from bench.rounds import Measured, Side, interleaved, warm_up
-from tests.support.gateway_process import end
-from tests.support.processes import descendants, resident_mb
+from tests.support.processes import resident_mb
 
-TITLE = "LiteLLM's proxy"
-VERSION = "1.106.2"
-# Importing it takes ten seconds on a busy machine.
-START_TIMEOUT_S = 90.0
-LOOK_AGAIN_S = 0.2
-CONFIG = """\
-model_list:
-  - model_name: gpt-5.5
-    litellm_params: {{model: openai/gpt-5.5, api_base: "{model}/v1", api_key: sk-scripted}}
-general_settings: {{master_key: {key}}}
-"""
-# Nothing is sent to anybody, and the prices of models come with the package.
-ENVIRONMENT = {"LITELLM_TELEMETRY": "False", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+TITLE = "Other proxies"
 INTRODUCTION = (
-    f"LiteLLM {VERSION}, one worker, with the scripted model right behind it; the gateway with the same model behind "
+    f"LiteLLM {LITELLM}, one worker, and openai-api-server-via-codex {VIA_CODEX}, which is written in Go and uses a "
+    "ChatGPT login without Codex, with the scripted model right behind them; the gateway with the same model behind "
     "two real app-servers, and once more with an app-server of recorded shapes. The least gateway, which passes chat "
     "messages and deltas on and does nothing else (`bench/least.py`), has one real app-server."
 )
@@ -67,97 +50,56 @@ CASES = (
     Case(name="responses, 20 deltas, 8 at once", path=RESPONSES, deltas=20, at_once=8, requests=64, rounds=3),
     Case(name="chat, 500 deltas, 8 at once", path=CHAT, deltas=500, at_once=8, requests=16, rounds=3),
 )
-CHAT_SIDES = ("LiteLLM, no Codex", "gateway, 2 Codex", "gateway, scripted Codex", "least gateway, 1 Codex")
-"""What is compared; the last one knows no other API."""
+LEAST = "least gateway, 1 Codex"
+"""It knows chat only."""
+CHAT_SIDES = ("LiteLLM, no Codex", "gateway, 2 Codex", "gateway, scripted Codex", LEAST, "via-codex, no Codex")
 QUICK = tuple(replace(case, requests=8, rounds=1) for case in CASES)
-
-
-def prepare() -> Path:
-    """Return an environment with LiteLLM, which is made if it is not there."""
-    return environment("litellm", f"litellm-{VERSION}", [f"litellm[proxy]=={VERSION}"])
 
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure what clients feel, and what each event costs."""
     async with (
         module("bench.model") as (model, _),
-        proxy(directory, model) as (url, pids),
+        litellm(directory, model) as lite,
+        via_codex(directory, model) as go,
         gateway(directory / "whole", f"{model}/v1", WORKER_COUNT=2) as whole,
         gateway_alone(directory / "alone") as alone,
         module("bench.least", f"{model}/v1", str(directory / "least")) as (least, least_pid),
     ):
-        servers = [(url, pids), (whole.url, [whole.pid]), (alone.url, [alone.pid]), (least, [least_pid])]
+        servers: list[tuple[str, Sequence[int]]] = [
+            (lite.url, lite.pids),
+            (whole.url, [whole.pid]),
+            (alone.url, [alone.pid]),
+            (least, [least_pid]),
+            (go.url, go.pids),
+        ]
         lines: list[str] = []
         measured: list[list[Measured]] = []
         for case in QUICK if quick else CASES:
             sides = [
                 _side(name, url, case, pids)
                 for name, (url, pids) in zip(CHAT_SIDES, servers, strict=True)
-                if case.path == CHAT or name != CHAT_SIDES[-1]
+                if case.path == CHAT or name != LEAST
             ]
             await warm_up(sides, requests=8)
             found = await interleaved(sides, at_once=case.at_once, requests=case.requests, rounds=case.rounds)
             measured.append(found)
             rows = [_row(side, one) for side, one in zip(sides, found, strict=True)]
             lines += [f"{case.name}:", "", *table(HEAD, rows), ""]
-        memory = _memory(pids) / _memory([whole.pid])
-    return _section(lines, measured, memory)
+        memory = _memory(lite.pids) / _memory([whole.pid])
+    started = (
+        f"From the command until it listens, LiteLLM takes {lite.started_s:.2f} s and via-codex {go.started_s:.2f}."
+    )
+    return _section([*lines, started, ""], measured, memory)
 
 
-@contextlib.asynccontextmanager
-async def proxy(directory: Path, model: str) -> AsyncIterator[tuple[str, list[int]]]:
-    """Run LiteLLM's proxy with one worker; yield where it is, and its processes."""
-    config = directory / "litellm.yaml"
-    config.write_text(CONFIG.format(model=model, key=API_KEY), encoding="utf-8")
-    port = _free_port()
-    words = ("--config", config, "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1")
-    with (directory / "litellm.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            prepare() / "bin/litellm",
-            *words,
-            env={**os.environ, **ENVIRONMENT},
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            await _listening(process, port, directory / "litellm.log")
-        yield f"http://127.0.0.1:{port}", [process.pid, *descendants(process.pid)]
-    finally:
-        await end(process)
-
-
-async def _listening(process: asyncio.subprocess.Process, port: int, log: Path) -> None:
-    while True:
-        if process.returncode is not None:
-            raise AssertionError(f"LiteLLM ended: {_last_words(log)}")
-        with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.close()
-            return
-        await asyncio.sleep(LOOK_AGAIN_S)
-
-
-def _last_words(log: Path) -> str:
-    return log.read_text(encoding="utf-8")[-LOG_CHARACTERS:]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def _side(name: str, url: str, case: Case, pids: list[int]) -> Side:
+def _side(name: str, url: str, case: Case, pids: Sequence[int]) -> Side:
     client = Client(url, case.path)
     request = client.says(json.dumps({"deltas": case.deltas}))
     return Side(name=name, ask=lambda: client.ask(request, deltas=case.deltas), own=pids)
 
 
-def _memory(pids: list[int]) -> float:
+def _memory(pids: Sequence[int]) -> float:
     return sum(map(resident_mb, pids))
 
 

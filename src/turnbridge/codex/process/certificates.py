@@ -58,7 +58,7 @@ class SystemStore:
         return bool(bundle) and bundle == found == set[bytes]().union(*files.values())
 
 
-# Debian, Ubuntu, Alpine and Arch. Others keep only a bundle, or on macOS a keychain: there Codex is told nothing.
+# Debian and Ubuntu, and others with the same places. Some keep only a bundle, and macOS a keychain.
 SYSTEM_STORE = SystemStore(
     file=Path("/etc/ssl/certs/ca-certificates.crt"),
     directory=Path("/etc/ssl/certs"),
