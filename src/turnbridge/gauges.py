@@ -58,17 +58,7 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
     metrics.watch("turnbridge_websockets_open", "WebSocket connections.", lambda: len(sockets))
     metrics.watch("turnbridge_turns_parked", "Turns that wait for the outputs of their calls.", lambda: len(calls))
     metrics.watch("turnbridge_threads_warm", "Threads kept for a next request.", lambda: len(warm))
-    metrics.watch(
-        "turnbridge_threads_spare",
-        "Threads started ahead of requests.",
-        lambda: sum(len(worker.spares) for worker in backend.workers()),
-    )
-    metrics.watch_each(
-        "turnbridge_threads_ahead_total",
-        "Threads that were started ahead of requests, of them those that a request used, and those released unused.",
-        lambda: {(fate,): count for fate, count in SpareThreads.fates.items()},
-        labels=("fate",),
-    )
+    _observe_threads(metrics, backend)
     metrics.watch("turnbridge_app_servers", "App-servers that take turns.", lambda: len([*backend.workers()]))
     metrics.watch(
         "turnbridge_app_server_memory_bytes",
@@ -89,6 +79,20 @@ def observe(metrics: Metrics, admission: Admission, parts: Counted, sockets: Siz
         metrics.watch_total(
             "turnbridge_trace_lines_lost_total", "Lines of the wire trace not written.", lambda: trace.lost
         )
+
+
+def _observe_threads(metrics: Metrics, backend: CodexBackend) -> None:
+    metrics.watch(
+        "turnbridge_threads_spare",
+        "Threads started ahead of requests.",
+        lambda: sum(len(worker.spares) for worker in backend.workers()),
+    )
+    metrics.watch_each(
+        "turnbridge_threads_ahead_total",
+        "Threads that were started ahead of requests, of them those that a request used, and those released unused.",
+        lambda: {(fate,): count for fate, count in SpareThreads.fates.items()},
+        labels=("fate",),
+    )
 
 
 def _observe_replica(metrics: Metrics, replica: Replica) -> None:
