@@ -17,8 +17,8 @@ from turnbridge.turn.errors import BackendUnavailable
 TITLE = "Memory of all processes together"
 INTRODUCTION = (
     "The gateway, its app-servers and their guards, with default settings. Pages that processes share (the Codex "
-    "binary, for one) count once (PSS), and less if others run the same file meanwhile. Each turn is a conversation of its own, the worst case for Codex, which keeps "
-    "every recent thread in memory."
+    "binary, for one) count once (PSS), and less if others run the same file meanwhile. Each turn is a conversation of "
+    "its own, the worst case for Codex, which keeps every recent thread in memory."
 )
 TURNS, QUICK_TURNS = 10_000, 200
 AT_ONCE = 16
