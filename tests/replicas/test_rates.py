@@ -64,6 +64,9 @@ async def test_without_redis_each_replica_holds_its_share_and_never_the_whole(se
         await server.start()
         await until(lambda: not any(each.redis.is_away for each in fleet))
         assert passed(await spread(rates, 50)) == 0
+        # Those that were refused do not count.
+        async with redis.asyncio.Redis.from_url(server.url) as client:
+            assert await client.zcard("turnbridge:rate:client:60/3600") == (60 if to == 2 else 90)
 
 
 @pytest.mark.promise("replicas.redis-away")

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.anyio
 CLIENT = Client(id="id", name="ann", limits=ClientLimits(tokens=(TokenLimit(100, "day"), TokenLimit(1000, "week"))))
 
 
+RESERVED = "turnbridge:tokens:id:reserved"
+
+
 class Request:
     """A request of the client, which reserves ten tokens."""
 
@@ -71,12 +74,36 @@ async def test_tokens_are_reserved_before_the_work_and_what_was_used_counts_at_o
 async def test_what_a_killed_replica_had_reserved_is_free_again(server: RedisServer) -> None:
     async with replicas(server.url, 2) as fleet:
         dead, alive = (Meter(None, budgets=SharedTokens(each.replica, each.redis)) for each in fleet)
-        assert len(await asked([dead], 20)) == 10
-        assert await asked([alive], 1) == []
         async with redis.asyncio.Redis.from_url(server.url) as client:
-            for member in await client.zrange("turnbridge:tokens:id:reserved", 0, -1):
-                await client.zincrby("turnbridge:tokens:id:reserved", -LEASE_S * MICROSECONDS, member)
-        assert len(await asked([alive], 20)) == 10
+            assert len(await asked([alive], 1)) == 1
+            (living,) = await client.zrange(RESERVED, 0, -1)
+            assert len(await asked([dead], 20)) == 9
+            assert await asked([alive], 1) == []
+            for member in set(await client.zrange(RESERVED, 0, -1)) - {living}:
+                await client.zincrby(RESERVED, -LEASE_S * MICROSECONDS, member)
+        assert len(await asked([alive], 20)) == 9
+
+
+@pytest.mark.promise("replicas.tokens")
+async def test_what_a_living_replica_has_reserved_is_renewed(server: RedisServer) -> None:
+    async with replicas(server.url, 1) as (one,), redis.asyncio.Redis.from_url(server.url) as client:
+        tokens = SharedTokens(one.replica, one.redis)
+        await asked([Meter(None, budgets=tokens)], 1)
+        ((member, until_then),) = await client.zrange(RESERVED, 0, -1, withscores=True)
+        await client.zincrby(RESERVED, -LEASE_S * MICROSECONDS / 2, member)
+        for renew in one.replica.renewals:
+            await renew()
+        assert await client.zscore(RESERVED, member) >= until_then
+
+
+async def test_what_was_used_is_not_added_where_nobody_has_said_what_was_used_before(server: RedisServer) -> None:
+    async with replicas(server.url, 1) as (one,), redis.asyncio.Redis.from_url(server.url) as client:
+        meter = Meter(None, budgets=SharedTokens(one.replica, one.redis))
+        (request,) = await asked([meter], 1)
+        await client.flushall()
+        request.end(used=40)
+        assert await Request(meter).left() == 60
+        assert [key for key in await client.keys("turnbridge:tokens:*") if await client.ttl(key) < 0] == []
 
 
 @pytest.mark.promise("replicas.tokens", "replicas.redis-away")
