@@ -16,6 +16,7 @@ from tests.web.asgi_driver import Exchange
 from tests.web.middleware.test_idempotency import End, Turns, ask, asking, gateway, rest, shown
 from turnbridge.replicas.answers import shared_answers
 from turnbridge.turn.errors import UpstreamFailed
+from turnbridge.web.middleware.answers_elsewhere import Head, Whole, packed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("replicas.idempotency")]
 
@@ -130,6 +131,27 @@ async def test_a_stream_breaks_when_its_maker_is_lost_and_a_retry_is_run_once(
         assert await rest(making) == b"one late"
     assert shown(await ask(second)) == (200, b"again", "replayed")
     assert (len(one.asked), len(two.asked)) == (1, 1)
+
+
+async def test_what_one_replica_has_begun_is_not_continued_with_the_answer_of_another(
+    fleet: list[TestReplica], server: RedisServer
+) -> None:
+    one, two = Turns(b"one "), Turns()
+    first, second = gateways(fleet, one, two)
+    another = await packed(Whole(Head(200, [], "a model", True), b"another answer"))
+    assert another is not None
+    async with asking(first) as making:
+        await making.begin()
+        async with asking(second) as reading:
+            await reading.begin()
+            assert await heard(reading, 4) == b"one "
+            # Its maker was lost, and a third replica has made the answer meanwhile.
+            async with redis.asyncio.Redis.from_url(server.url) as client:
+                (name,) = await client.keys("turnbridge:once:*")
+                await client.execute_command("HSET", name, "owner", "replica-3:1", "answer", another)  # type: ignore[no-untyped-call]
+            assert (await rest(reading), reading.over) == (b"", False)
+        one.say(End())
+    assert shown(await ask(second)) == (200, b"another answer", "replayed")
 
 
 async def test_what_redis_loses_of_a_stream_comes_from_the_whole_answer(
