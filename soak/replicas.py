@@ -1,8 +1,9 @@
 """A soak of three replicas: `python -m soak.replicas --minutes 5`, or `make soak-replicas`.
 
 Clients send requests through HAProxy, each with an `Idempotency-Key`, and again if they fail, while replicas are killed
-and paused, Redis and Postgres are killed, and connections are cut. In the end every request must have had its answer,
-an answer that was told must not be made again, and nothing may be left behind: no slot, no running response.
+and paused, Redis and Postgres are killed, connections are cut, and a replica hears nothing of either for a while. In
+the end every request must have had its answer, an answer that was told must not be made again, and nothing may be left
+behind: no slot, no running response.
 """
 
 import argparse
@@ -33,6 +34,8 @@ from turnbridge.turn.items import JsonObject
 
 CLIENTS = 6
 FAULT_EVERY_S = 6.0
+# How long a replica may take to use a Redis again that is back.
+BACK_S = 5.0
 # A replica that is started again needs some seconds, and a lease lapses after half a minute.
 TRIES, BETWEEN_TRIES_S, REQUEST_S = 60, 1.0, 90.0
 # The share of requests that are sent again after their answer.
@@ -50,6 +53,8 @@ class Book:
     failures: Counter[str] = field(default_factory=Counter)
     """Why requests were sent again."""
     faults: Counter[str] = field(default_factory=Counter)
+    redis_whole_from: float = 0.0
+    """Since when no replica was without Redis, or will be; what was asked before may be made again."""
 
 
 async def ask(http: httpx2.AsyncClient, key: str, book: Book) -> JsonObject | None:
@@ -88,7 +93,7 @@ async def converse(fleet: Fleet, number: int, end: float, book: Book) -> None:
         for count in range(1_000_000):
             if time.monotonic() > end:
                 return
-            key = f"client {number} request {count}"
+            key, began = f"client {number} request {count}", time.monotonic()
             told = await ask(http, key, book)
             if told is None:
                 continue
@@ -96,16 +101,15 @@ async def converse(fleet: Fleet, number: int, end: float, book: Book) -> None:
             if not (_text(told) or "").endswith(key):
                 book.problems.append(f"{key}: answered with {_text(told)!r}")
             if chance.random() < REPEATED:
-                await _repeat(http, key, told, book)
+                await _repeat(http, key, told, began, book)
 
 
-async def _repeat(http: httpx2.AsyncClient, key: str, told: JsonObject, book: Book) -> None:
-    """Send a request again that was answered: it must not be run again, unless Redis has lost what it knew."""
-    redis_faults = book.faults["redis"]
+async def _repeat(http: httpx2.AsyncClient, key: str, told: JsonObject, began: float, book: Book) -> None:
+    """Send a request again that was answered: it must not run again, unless a replica was without Redis."""
     again = await ask(http, key, book)
     if again is not None and again["id"] != told["id"]:
         book.failures["made again"] += 1
-        if not redis_faults and not book.faults["redis"]:
+        if book.redis_whole_from < began:
             book.problems.append(f"{key}: told as {told['id']}, and made again as {again['id']}")
 
 
@@ -115,9 +119,13 @@ async def disturb(fleet: Fleet, end: float, book: Book, seed: int) -> None:
     while time.monotonic() < end:
         await asyncio.sleep(FAULT_EVERY_S)
         replica = chance.choice(list(fleet.replicas.values()))
-        fault = chance.choice(("kill", "pause", "redis", "cut", "postgres"))
+        fault = chance.choice(("kill", "pause", "redis", "cut", "postgres", "partition"))
         book.faults[fault] += 1
+        if fault in ("redis", "partition", "pause"):
+            book.redis_whole_from = float("inf")
         await _fault(fleet, replica, fault)
+        if book.redis_whole_from == float("inf"):
+            book.redis_whole_from = time.monotonic() + BACK_S
 
 
 async def _start_again(replica: Replica) -> None:
@@ -146,6 +154,10 @@ async def _fault(fleet: Fleet, replica: Replica, fault: str) -> None:
             await fleet.redis.start()
         case "cut":
             await fleet.cut_database()
+        case "partition":
+            # Its clients still reach it, and it reaches the model.
+            with replica.cut_off():
+                await asyncio.sleep(4)
         case _:
             async with fleet.without_database():
                 await asyncio.sleep(2)
@@ -197,7 +209,7 @@ async def soak(minutes: float, seed: int) -> int:
         directory = Path(name)
         async with (
             ScriptedModel(respond, record=False) as model,
-            running_fleet(directory, await learned(directory / "learned"), model) as fleet,
+            running_fleet(directory, await learned(directory / "learned"), model, relays=True) as fleet,
         ):
             await fleet.balanced()
             end = time.monotonic() + minutes * 60

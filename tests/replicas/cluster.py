@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.support.gateway_process import API_KEY, GatewayProcess, gateway_proce
 from tests.support.plain_http import TIMEOUT_S, client
 from tests.support.ports import free_port
 from tests.support.redis_server import RedisServer
+from tests.support.relay import Relay, tcp_relay, unix_relay
 from tests.support.waiting import until_told
 from turnbridge.scripted_model.replies import Reply
 from turnbridge.scripted_model.server import ScriptedModel, in_order
@@ -26,6 +28,7 @@ from turnbridge.turn.items import JsonObject
 NAMES = ("one", "two", "three")
 """As in HAProxy's file."""
 MODEL = "gpt-5.5"
+POSTGRES_SOCKET = ".s.PGSQL.5432"
 START_PATIENCE_S = 45.0
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 """Of Debian's package `faketime`."""
@@ -45,6 +48,8 @@ class Replica:
         self._provider = provider
         self._settings = {**settings, "PORT": self.port}
         self._stack = contextlib.AsyncExitStack()
+        self.relays: list[Relay] = []
+        """Between it and what replicas share, if it can be cut off."""
         self.process: GatewayProcess | None = None
 
     @property
@@ -87,6 +92,25 @@ class Replica:
         finally:
             if self.runs:
                 self.process.send(signal.SIGCONT)
+
+    async def join(self, stack: contextlib.AsyncExitStack, redis_port: int, postgres: Path, own: Path) -> None:
+        """Reach Redis and Postgres through relays from its next start on."""
+        redis, port = await stack.enter_async_context(tcp_relay(redis_port))
+        await asyncio.to_thread(own.mkdir)
+        database = await stack.enter_async_context(unix_relay(postgres / POSTGRES_SOCKET, own / POSTGRES_SOCKET))
+        self.relays = [redis, database]
+        self._settings |= {
+            "PROXY_RATE_LIMIT_STORAGE": f"redis://127.0.0.1:{port}/0",
+            "PROXY_DATABASE_URL": f"postgresql://postgres:@/postgres?host={own}",
+        }
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Let nothing pass between it and what replicas share."""
+        with contextlib.ExitStack() as stack:
+            for relay in self.relays:
+                stack.enter_context(relay.silent())
+            yield
 
     def client(self, key: str = API_KEY, timeout_s: float = TIMEOUT_S) -> httpx2.AsyncClient:
         """Return a client of this replica alone."""
@@ -216,14 +240,20 @@ class Fleet:
 
 
 @contextlib.asynccontextmanager
-async def running_fleet(directory: Path, learned: Path, model: ScriptedModel) -> AsyncIterator[Fleet]:
-    """Run all of it; all replicas start at once, on an empty database."""
+async def running_fleet(
+    directory: Path, learned: Path, model: ScriptedModel, *, relays: bool = False
+) -> AsyncIterator[Fleet]:
+    """Run all of it; all replicas start at once, on an empty database. With `relays`, each can be cut off."""
     async with contextlib.AsyncExitStack() as stack:
         # As the compose file has it; tests of single parts have Redis.
         redis = RedisServer(directory, valkey=True)
         await stack.enter_async_context(redis.running())
         postgres = stack.enter_context(running_server())
         fleet = Fleet(directory, learned, model, redis, postgres)
+        # Not below the directory of the test: the path of a socket must be short.
+        sockets = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet")))
+        for replica in fleet.replicas.values() if relays else ():
+            await replica.join(stack, redis.port, Path(postgres.pgdata), sockets / replica.name)
         ports = [replica.port for replica in fleet.replicas.values()]
         fleet.balancer = await stack.enter_async_context(running_balancer(directory, ports))
         for replica in fleet.replicas.values():

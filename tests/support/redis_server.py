@@ -33,12 +33,12 @@ class RedisServer:
         self._process: asyncio.subprocess.Process | None = None
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self._port}/0"
+            self.port: int = free.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
 
     async def start(self) -> None:
         """Start the server, empty."""
-        options = ["--bind", "127.0.0.1", "--port", str(self._port), "--save", "", "--dir", str(self._folder)]
+        options = ["--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--dir", str(self._folder)]
         self._process = await asyncio.create_subprocess_exec(self._program, *options, stdout=asyncio.subprocess.PIPE)
         await cast("asyncio.StreamReader", self._process.stdout).readuntil(b"Ready to accept connections")
 
