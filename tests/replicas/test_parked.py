@@ -1,6 +1,7 @@
 """The outputs of calls that another replica made: replayed without a loss, and the other one lets go."""
 
 import asyncio
+import itertools
 import json
 from functools import partial
 
@@ -14,6 +15,8 @@ from turnbridge.scripted_model.replies import Wait, answer, message
 
 # Interrupting a turn elsewhere takes milliseconds; a parked turn would otherwise stay for 15 minutes.
 LET_GO_S = 10.0
+# The ids of calls are new each time, as a model's are: the legs of an earlier run are still in the store.
+NUMBERS = itertools.count()
 
 
 @pytest.mark.promise("replicas.replay")
@@ -21,7 +24,7 @@ LET_GO_S = 10.0
 async def test_outputs_for_a_call_of_a_living_replica_are_replayed_and_it_lets_go(fleet: Fleet, way: str) -> None:
     async with fleet.one.client() as one, fleet.two.client() as two:
         # What the model sees where the turn is parked.
-        name = way.replace(" ", "_")
+        name = f"{next(NUMBERS)}_{way.replace(' ', '_')}"
         fleet.script(first_leg(f"call_parked_{name}"), last_leg())
         parked = Conversation(way=way, call_id=f"call_parked_{name}")
         await parked.begin(one)
@@ -87,8 +90,9 @@ async def test_outputs_that_come_to_two_replicas_at_once_are_answered_twice(flee
 async def test_outputs_with_an_idempotency_key_that_come_to_two_replicas_are_run_once(fleet: Fleet) -> None:
     async with fleet.one.client() as one, fleet.two.client() as two:
         gate = fleet.gate()
-        fleet.script(first_leg("call_key"), answer(message("Seen.", pieces=["Se", Wait(gate=gate), "en."])))
-        conversation = Conversation(way="history", call_id="call_key", idempotency_key="outputs-once")
+        call_id = f"call_key_{next(NUMBERS)}"
+        fleet.script(first_leg(call_id), answer(message("Seen.", pieces=["Se", Wait(gate=gate), "en."])))
+        conversation = Conversation(way="history", call_id=call_id, idempotency_key=call_id)
         await conversation.begin(one)
         asking = [asyncio.ensure_future(conversation.go_on(http)) for http in (one, two)]
         await fleet.model.until(lambda model: len(model.requests) == 2)

@@ -1,4 +1,7 @@
-"""Replicas that share a Postgres and no Redis: the same tests, and limits by shares."""
+"""Replicas that share a Postgres and no Redis: the same tests, and limits by shares.
+
+By its name it is the last module with a fleet, which so need not be started once more with a Redis.
+"""
 
 import asyncio
 from collections import Counter
