@@ -72,7 +72,10 @@ async def _another_account(one: Tab, issuer: LoginServer, data: Path) -> None:
     await billed.get_by_label("API key").fill("sk-1")
     await billed.get_by_role("button", name="Log in", exact=True).click()
     await billed.get_by_text("An API key is billed by use, and has no windows.").wait_for()
-    # Somebody logs out elsewhere, and the page notices.
-    (data / "accounts" / "billed" / "auth.json").unlink()
-    await billed.get_by_text("nobody is logged in").wait_for()
+    # Somebody logs in elsewhere, and out again, and the page notices.
+    file = data / "accounts" / "work" / "auth.json"
+    file.write_text('{"OPENAI_API_KEY": "sk-2"}', encoding="utf-8")
+    await work.get_by_text("OpenAI API key", exact=True).wait_for()
+    file.unlink()
+    await work.get_by_text("nobody is logged in").wait_for()
     await page.get_by_role("button", name="Log out of default").wait_for()

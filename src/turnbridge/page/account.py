@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -44,11 +44,13 @@ class AccountState:
 
     identity: Identity | None
     problem: str | None = None
+    login_at: float | None = None
+    """When the login that was read was written; it may be another one by now."""
 
     def as_json(self) -> JsonObject:
         """Return it as the page reads it."""
         identity: JsonObject = {} if self.identity is None else identity_as_json(self.identity)
-        return {**identity, "limits_problem": self.problem}
+        return {**identity, "limits_problem": self.problem, "login_at": self.login_at}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +102,7 @@ class AccountDesk:
             login_at = self.login_at()
             if self._read is None or self._clock() - self._read_at >= FRESH_S or login_at != self._login_at:
                 self._login_at, self._limits = login_at, ()
-                self._read = await self._now()
+                self._read = replace(await self._now(), login_at=login_at)
                 self._read_at = self._clock()
             return self._read
 
@@ -168,9 +170,12 @@ class AccountDesk:
 
     async def _log_in(self, login: Login, method: LoginMethod | None, api_key: str) -> None:
         try:
-            with home_for_login(self._parts.user_home):
-                async with asyncio.timeout(LOGIN_TIMEOUT_S), self._parts.open() as session:
-                    login.problem = await _login_problem(session, login, method, api_key)
+            async with contextlib.AsyncExitStack() as starting:
+                # Two Codex that start in a home which is new disturb each other.
+                await starting.enter_async_context(self._lock)
+                with home_for_login(self._parts.user_home):
+                    async with asyncio.timeout(LOGIN_TIMEOUT_S), self._parts.open() as session:
+                        login.problem = await _login_problem(session, login, method, api_key, starting)
             login.state = "done" if login.problem is None else "failed"
         except TimeoutError:
             login.state, login.problem = "failed", "Nobody completed the login in time. Start it again."
@@ -185,14 +190,24 @@ class AccountDesk:
             log.info("page_login_ended", state=login.state)
 
 
-async def _login_problem(session: AccountSession, login: Login, method: LoginMethod | None, api_key: str) -> str | None:
-    """Log in, and return why not, or nothing; raises a `GatewayError` if it cannot begin."""
+async def _login_problem(
+    session: AccountSession,
+    login: Login,
+    method: LoginMethod | None,
+    api_key: str,
+    starting: contextlib.AsyncExitStack,
+) -> str | None:
+    """Log in, and return why not, or nothing; raises a `GatewayError` if it cannot begin.
+
+    `starting` is left once there is something to show.
+    """
     if method is None:
         await session.store_api_key(api_key)
         return None
     started = await session.start_login(method)
     login.url, login.code = started.url, started.user_code
     login.started.set()
+    await starting.aclose()
     completed = await session.login_completed(started)
     return None if completed.success else FAILED + (completed.error or "Codex gives no reason.")
 

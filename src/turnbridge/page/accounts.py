@@ -89,7 +89,7 @@ class Accounts:
         name = _asked(request)
         state = await self._desk(name).state()
         known = self._known(None if name == DEFAULT_ACCOUNT else name)
-        return json_response({**state.as_json(), **known, "login": self._desk(name).login.as_json()})
+        return json_response({**known, **state.as_json(), "login": self._desk(name).login.as_json()})
 
     async def _start_login(self, request: Request, _: Visitor) -> Response:
         given = await small_body(request, LoginBody)

@@ -113,10 +113,12 @@ function card(name, changed) {
     /** Take how the account stands: each turn tells of its plan. Codex is asked if something else is different. */
     async stands(now, several) {
       if (name === DEFAULT) title = several ? DEFAULT : 'Account';
+      // What is being asked may be about a login that is gone by now.
+      await asked?.catch(() => {});
       const same = account !== null && now.reason === known.reason && now.login_at === known.login_at;
       known = now;
       show();
-      if (!same) await (asked ?? refresh());
+      if (!same) await refresh();
     },
   };
 }
