@@ -96,16 +96,6 @@ async def test_what_a_living_replica_has_reserved_is_renewed(server: RedisServer
         assert await client.zscore(RESERVED, member) >= until_then
 
 
-async def test_what_was_used_is_not_added_where_nobody_has_said_what_was_used_before(server: RedisServer) -> None:
-    async with replicas(server.url, 1) as (one,), redis.asyncio.Redis.from_url(server.url) as client:
-        meter = Meter(None, budgets=SharedTokens(one.replica, one.redis))
-        (request,) = await asked([meter], 1)
-        await client.flushall()
-        request.end(used=40)
-        assert await Request(meter).left() == 60
-        assert [key for key in await client.keys("turnbridge:tokens:*") if await client.ttl(key) < 0] == []
-
-
 @pytest.mark.promise("replicas.tokens", "replicas.redis-away")
 async def test_without_redis_a_replica_uses_its_share_of_what_is_left_and_tells_redis_afterwards(
     server: RedisServer,
