@@ -55,6 +55,7 @@ def test_over_http_the_directory_is_named_and_an_empty_bundle(home: Path, store:
             'model_provider = "mine"\n[model_providers.mine]\n[model_providers.other]\nsupports_websockets = true',
             id="another one over WebSocket",
         ),
+        pytest.param('model_provider = "amazon-bedrock"\n[model_providers.amazon-bedrock]', id="another library"),
         pytest.param("no TOML", id="broken"),
     ],
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from turnbridge.codex.process.home import configuration
+from turnbridge.codex.process.home import BUILT_IN_PROVIDERS, configuration
 from turnbridge.codex.protocol.messages import ConfiguredModel
 from turnbridge.turn.errors import BackendUnavailable
 
@@ -83,7 +83,9 @@ def _only_over_http(home: Path, overrides: Sequence[str]) -> bool:
         config = msgspec.convert(configuration(home, overrides), ConfiguredModel)
     except (BackendUnavailable, tomllib.TOMLDecodeError, msgspec.ValidationError):
         return False
-    return config.only_over_http
+    # Codex reaches its own providers by other libraries than OpenSSL.
+    built_in = any(name.startswith(BUILT_IN_PROVIDERS) for name in config.model_providers)
+    return config.only_over_http and not built_in
 
 
 def variables_for(
