@@ -83,7 +83,7 @@ def _only_over_http(home: Path, overrides: Sequence[str]) -> bool:
         config = msgspec.convert(configuration(home, overrides), ConfiguredModel)
     except (BackendUnavailable, tomllib.TOMLDecodeError, msgspec.ValidationError):
         return False
-    # Codex reaches its own providers by other libraries than OpenSSL.
+    # How Codex reaches its own providers was not seen.
     built_in = any(name.startswith(BUILT_IN_PROVIDERS) for name in config.model_providers)
     return config.only_over_http and not built_in
 
