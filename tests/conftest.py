@@ -1,11 +1,14 @@
 """What every test shares."""
 
+import asyncio
+import functools
 import gc
 import inspect
 import shutil
 import signal
+import threading
 import typing
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,9 @@ settings.load_profile("steady")
 START_PATIENCE_S = 25.0
 """How long a test waits for a Codex that starts: longer than clients do, since the machine may be busy with others."""
 
+HANGS_S = 100.0
+"""How long a coroutine may take: less than the timeout of pytest, which has no way to end one alone."""
+
 
 def pytest_configure() -> None:
     """Give the programs that tests start the usual signals, even where pytest was told to ignore some.
@@ -46,6 +52,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("real") is not None:
             item.add_marker("no_cover")
         _refuse_drawing_coroutines(item)
+        _bound_coroutine(item)
+
+
+def _bound_coroutine(item: pytest.Item) -> None:
+    """Cancel a coroutine that hangs, so that it fails alone.
+
+    All coroutines and fixtures of a session run in one task. If pytest's timeout raises while it waits there, each later
+    test fails, or waits for ever.
+    """
+    if (
+        isinstance(item, pytest.Function)
+        and inspect.iscoroutinefunction(item.obj)
+        and not hasattr(item.obj, "hypothesis")
+        and item.get_closest_marker("timeout") is None
+    ):
+        item.obj = _bounded(item.obj)
+
+
+def _bounded(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def bounded(**fixtures: object) -> None:
+        running = asyncio.ensure_future(test(**fixtures))
+        # Of real time: some tests move the clock of the event loop on.
+        loop, hangs = asyncio.get_running_loop(), threading.Event()
+
+        def end() -> None:
+            hangs.set()
+            loop.call_soon_threadsafe(running.cancel)
+
+        timer = threading.Timer(HANGS_S, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            await running
+        except asyncio.CancelledError:
+            if hangs.is_set():
+                raise TimeoutError(f"The test had not ended after {HANGS_S:g} seconds.") from None
+            raise
+        finally:
+            timer.cancel()
+
+    return bounded
 
 
 def _refuse_drawing_coroutines(item: pytest.Item) -> None:
