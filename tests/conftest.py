@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _bound_coroutine(item: pytest.Item) -> None:
     """Cancel a coroutine that hangs, so that it fails alone.
 
-    All coroutines and fixtures of a session run in one task. If pytest's timeout raises while it waits there, each later
+    All coroutines and fixtures of a session share a task. If pytest's timeout raises while it waits there, each later
     test fails, or waits for ever.
     """
     if (
