@@ -266,16 +266,17 @@ async def account_session(spec: CodexSpec) -> AsyncIterator[AccountSession]:
 
 @contextlib.contextmanager
 def home_for_login(home: Path) -> Iterator[None]:
-    """Make the Codex home of an account where there is none; remove it again if no login came of it."""
+    """Make the Codex home of an account where there is none; remove it again if the login fails or is cancelled."""
     made = not home.is_dir()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         yield
-    finally:
-        # One with a login in it is not empty, and stays.
+    except BaseException:
+        # One with something in it stays.
         with contextlib.suppress(OSError):
             if made:
                 home.rmdir()
+        raise
 
 
 async def log_out(session: AccountSession, home: Path, user_home: Path) -> Identity:

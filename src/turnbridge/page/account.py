@@ -23,7 +23,7 @@ from turnbridge.codex.account import (
 )
 from turnbridge.codex.protocol.plan import Plan
 from turnbridge.engine.ports import PlanWindow
-from turnbridge.turn.errors import GatewayError
+from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.turn.items import Json, JsonObject
 
 log = structlog.get_logger(__name__)
@@ -175,8 +175,8 @@ class AccountDesk:
                 await starting.enter_async_context(self._lock)
                 with home_for_login(self._parts.user_home):
                     async with asyncio.timeout(LOGIN_TIMEOUT_S), self._parts.open() as session:
-                        login.problem = await _login_problem(session, login, method, api_key, starting)
-            login.state = "done" if login.problem is None else "failed"
+                        await _complete(session, login, method, api_key, starting)
+            login.state = "done"
         except TimeoutError:
             login.state, login.problem = "failed", "Nobody completed the login in time. Start it again."
         except GatewayError as error:
@@ -190,26 +190,24 @@ class AccountDesk:
             log.info("page_login_ended", state=login.state)
 
 
-async def _login_problem(
+async def _complete(
     session: AccountSession,
     login: Login,
     method: LoginMethod | None,
     api_key: str,
     starting: contextlib.AsyncExitStack,
-) -> str | None:
-    """Log in, and return why not, or nothing; raises a `GatewayError` if it cannot begin.
-
-    `starting` is left once there is something to show.
-    """
+) -> None:
+    """Log in; raises a `GatewayError` with the reason if that fails. `starting` is left once there is what to show."""
     if method is None:
         await session.store_api_key(api_key)
-        return None
+        return
     started = await session.start_login(method)
     login.url, login.code = started.url, started.user_code
     login.started.set()
     await starting.aclose()
     completed = await session.login_completed(started)
-    return None if completed.success else FAILED + (completed.error or "Codex gives no reason.")
+    if not completed.success:
+        raise BackendUnavailable(FAILED + (completed.error or "Codex gives no reason."))
 
 
 def windows_as_json(windows: Mapping[str, PlanWindow]) -> list[Json]:
