@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from tests.support.stand_in import stand_in
 from turnbridge.cli import account
 from turnbridge.cli.main import app
-from turnbridge.codex.account import home_for_login
 
 JsonObject: TypeAlias = Mapping[str, object]
 
@@ -140,17 +139,8 @@ def test_the_key_reaches_codex_without_blanks(codex: Codex) -> None:
     logged_in = codex.run("login", "--api-key", "--json", stdin="  sk-x \n", account_read=read)
     assert json.loads(logged_in.stdout)["event"] == "completed"
     assert ["account/login/start", {"type": "apiKey", "apiKey": "sk-x"}] in codex.calls()
-
-
-@pytest.mark.promise("commands.login.api-key")
-def test_a_home_is_made_for_a_login_and_stays_if_there_is_one(tmp_path: Path) -> None:
-    home = tmp_path / "none" / "home"
-    with home_for_login(home):
-        assert home.stat().st_mode & 0o777 == 0o700
-    assert not home.exists()
-    with home_for_login(home):
-        (home / "auth.json").touch()
-    assert home.is_dir()
+    # Also where Codex keeps the login in the system's keyring, and no file.
+    assert codex.user.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.promise("commands.logout")
