@@ -8,6 +8,9 @@ from turnbridge.engine.keys import new_key
 from turnbridge.settings.fields import Settings
 
 KEY_FILE = "api-key"
+# What clients are shown in its place, and the folder of what `connect` writes.
+HIDDEN_KEY = "YOUR_KEY"
+FOLDER = "connect"
 
 
 def stored_key(data_dir: Path) -> str:

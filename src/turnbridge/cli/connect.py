@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from turnbridge.cli.api_key import KEY_FILE, known_key, stored_key
+from turnbridge.cli.api_key import FOLDER, HIDDEN_KEY, KEY_FILE, known_key, stored_key
 from turnbridge.cli.clients.files import Change, NotWritten, SettingsFile
 from turnbridge.cli.clients.table import BY_NAME, CLIENTS
 from turnbridge.cli.clients.trial import Arrival, try_call
@@ -24,10 +24,8 @@ from turnbridge.turn.errors import GatewayError, InvalidApiKey
 from turnbridge.turn.items import JsonObject, replace
 
 EXIT_FAILED = 1
-FOLDER = "connect"
 # The default model, which every gateway serves, and its sizes where none runs that could be asked.
 DEFAULT = OfferedModel(name="codex-5", window=272_000, output=128_000)
-HIDDEN_KEY = "YOUR_KEY"
 PROSE_COLUMNS = 80
 # A gateway accepts a key that was just made within a second; on a busy machine, a little later.
 NEW_KEY_S, RETRY_S = 2.0, 0.3

@@ -3,16 +3,17 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from turnbridge.cli.api_key import KEY_FILE
-from turnbridge.cli.clients.table import CLIENTS
-from turnbridge.cli.clients.values import Values
+from turnbridge.cli.api_key import FOLDER, HIDDEN_KEY, KEY_FILE
 from turnbridge.cli.config import effective_settings
-from turnbridge.cli.connect import FOLDER, HIDDEN_KEY, offered_model
 from turnbridge.page.owner import CommandData
 from turnbridge.settings.command_line import own_command
 from turnbridge.settings.fields import Settings, config_file
 from turnbridge.turn.items import Json, JsonObject
+
+if TYPE_CHECKING:
+    from turnbridge.cli.clients.values import Client, Values
 
 # Guests are not told where the owner keeps files.
 SOME_KEY_FILE = Path("/path/to/your/key")
@@ -27,6 +28,11 @@ def command_data(settings: Settings, api_key: str, *, port: int, others: Mapping
         return [{"name": one.name, "value": one.text, "source": one.source} for one in shown]
 
     def clients(base_url: str, models: Sequence[JsonObject], *, owner: bool) -> list[Json]:
+        # The start does not wait for the table.
+        from turnbridge.cli.clients.table import CLIENTS  # noqa: PLC0415
+        from turnbridge.cli.clients.values import Values  # noqa: PLC0415
+        from turnbridge.cli.connect import offered_model  # noqa: PLC0415
+
         model, native = offered_model(models, None)
         values = Values(
             base_url=base_url,
@@ -35,19 +41,7 @@ def command_data(settings: Settings, api_key: str, *, port: int, others: Mapping
             model=model,
             native_model=native,
         )
-        return [
-            {
-                "name": one.name,
-                "title": one.title,
-                "where": one.where,
-                "text": one.settings.text(values),
-                "then": one.then,
-                "notes": list(one.notes),
-                "api": one.api,
-                "command": own_command("connect", one.name, "--write") if owner and one.written is not None else None,
-            }
-            for one in CLIENTS
-        ]
+        return [_shown(one, values, owner=owner) for one in CLIENTS]
 
     return CommandData(
         settings=effective,
@@ -57,6 +51,20 @@ def command_data(settings: Settings, api_key: str, *, port: int, others: Mapping
         hidden_key=HIDDEN_KEY,
         others=others,
     )
+
+
+def _shown(client: "Client", values: "Values", *, owner: bool) -> Json:
+    written = owner and client.written is not None
+    return {
+        "name": client.name,
+        "title": client.title,
+        "where": client.where,
+        "text": client.settings.text(values),
+        "then": client.then,
+        "notes": list(client.notes),
+        "api": client.api,
+        "command": own_command("connect", client.name, "--write") if written else None,
+    }
 
 
 def _environment(settings: Settings, port: int) -> dict[str, str]:
