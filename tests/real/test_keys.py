@@ -19,6 +19,7 @@ from tests.support.logs import logged_requests
 from tests.support.sockets import connected, error_of
 from tests.support.state_clients import told
 from tests.support.waiting import until
+from turnbridge.api.anthropic.models import FAMILIES
 from turnbridge.scripted_model.replies import Wait, answer, message
 from turnbridge.scripted_model.server import in_order
 from turnbridge.store.schema import store_url
@@ -192,7 +193,8 @@ async def test_a_key_with_models_sees_and_uses_no_others(alone: tuple[Bridge, st
 
     assert [model.id async for model in await client.models.list()] == [MODEL, "codex-5"]
     anthropic = await bridge.http.get("/v1/models", headers={**bearer(key), "anthropic-version": "2023-06-01"})
-    assert {each["id"] for each in anthropic.json()["data"]} == {MODEL, f"claude-{MODEL}", "codex-5"}
+    families = {f"claude-{family}" for family in FAMILIES}
+    assert {each["id"] for each in anthropic.json()["data"]} == {MODEL, f"claude-{MODEL}", "codex-5"} | families
     with pytest.raises(openai.NotFoundError):
         await client.models.retrieve(other)
 
