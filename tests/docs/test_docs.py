@@ -147,7 +147,8 @@ def test_every_part_of_the_recipe_is_explained() -> None:
 @pytest.mark.real
 def test_the_readme_shows_what_the_demo_prints(demo: Demo) -> None:
     printed = demo.printed.replace(demo.url, "http://127.0.0.1:11435/v1").replace(demo.key, "sk-turnbridge-...")
-    printed = re.sub(r"  Key file .*\n", "", printed.replace(demo.url.removesuffix("v1"), "http://127.0.0.1:11435/"))
+    printed = printed.replace(demo.url.removesuffix("v1"), "http://127.0.0.1:11435/")
+    printed = re.sub(r"  Key file .*\n", "  Key file  ~/.local/share/turnbridge/api-key\n", printed)
     printed = re.sub(r"#code=\S+", "#code=...", printed)
     (shown,) = _blocks(README, "text")
     assert printed.strip().startswith(shown.strip())
