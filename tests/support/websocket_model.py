@@ -30,6 +30,8 @@ class Create:
 
     request: JsonObject
     generate: bool
+    continues: bool
+    """Whether it named a response that it continues, and so left out what that one has."""
 
 
 class Lane:
@@ -53,7 +55,7 @@ class Lane:
             if before is None:
                 return _not_found(str(previous))
             request["input"] = [*before, *items]
-        return Create(request=request, generate=message.get("generate") is not False)
+        return Create(request=request, generate=message.get("generate") is not False, continues=previous is not None)
 
     def remember(self, create: Create, events: Sequence[JsonObject]) -> None:
         """Keep a response that ended well, under the id in its last event."""
@@ -117,13 +119,15 @@ def _not_found(response_id: str) -> HttpReply:
 class WebSocketModel(ScriptedModel):
     """A scripted model over both transports; the client chooses, and a script does not notice.
 
-    `sockets` and `warmed_up` count WebSocket connections and their requests that generate nothing.
+    `sockets`, `warmed_up` and `continued` count WebSocket connections, their requests that generate nothing, and others
+    that continue a response.
     """
 
     def __init__(self, respond: Respond, *, record: bool = False) -> None:
         super().__init__(respond, record=record)
         self.sockets = 0
         self.warmed_up = 0
+        self.continued = 0
 
     @property
     def websocket_url(self) -> str:
@@ -167,6 +171,7 @@ class WebSocketModel(ScriptedModel):
         if not create.generate:
             self.warmed_up += 1
             return warm_up(self.warmed_up)
+        self.continued += create.continues
         reply = self._record_and_respond(headers, create.request)
         return reply if isinstance(reply, HttpReply) else reply.render(self.received)
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from turnbridge.turn.items import JsonObject
 pytestmark = pytest.mark.anyio
 
 KIND = ThreadKind("me", {"model": "m"})
+FUNCTION: JsonObject = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}}
 
 
 class Codex:
@@ -234,3 +236,24 @@ async def test_over_websocket_the_provider_gets_no_request_that_no_client_asked_
         assert isinstance(bridge.model, WebSocketModel)
         # Codex sends one request of its own for each thread that is started.
         assert (len(worker.spares), bridge.model.warmed_up, bridge.model.received) == (0, 3, 3)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {},
+        {"instructions": "Be kind.", "tools": [FUNCTION]},
+        {"reasoning": {"effort": "low", "summary": "detailed"}},
+        {"reasoning": {"effort": "none"}, "text": {"verbosity": "low"}, "service_tier": "flex"},
+    ],
+)
+async def test_over_websocket_instructions_and_tools_are_sent_once(tmp_path: Path, wishes: dict[str, Any]) -> None:
+    """Codex sends them when a thread is started, and again if the first turn differs in anything but its input."""
+    async with running_bridge_over_websocket(tmp_path) as bridge:
+        bridge.says("ok")
+        await bridge.client.responses.create(model="gpt-5.5", input="hi", **wishes)
+        bridge.says("ok")
+        await bridge.client.chat.completions.create(model="gpt-5.5", messages=[{"role": "user", "content": "hi"}])
+        assert isinstance(bridge.model, WebSocketModel)
+        assert (bridge.model.warmed_up, bridge.model.received, bridge.model.continued) == (2, 2, 2)

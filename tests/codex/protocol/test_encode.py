@@ -189,13 +189,19 @@ def test_a_thread_starts_with_the_whole_recipe() -> None:
 
 
 @pytest.mark.promise("items.instructions")
-def test_a_thread_starts_with_the_clients_instructions_and_verbosity() -> None:
+def test_a_thread_starts_with_the_clients_instructions_and_settings() -> None:
     config = RECIPE["config"]
     assert isinstance(config, dict)
     assert thread_start_params(FULL, NO_TOOLS) == {
         **RECIPE,
         "baseInstructions": "Be kind.",
-        "config": {**config, "model_verbosity": "low"},
+        "serviceTier": "flex",
+        "config": {
+            **config,
+            "model_verbosity": "low",
+            "model_reasoning_effort": "high",
+            "model_reasoning_summary": "auto",
+        },
     }
 
 

@@ -122,10 +122,17 @@ def initialize_params(version: str, *, opt_out: bool = True, wanted: Container[s
 
 
 def thread_config(request: TurnRequest) -> JsonObject:
-    """Return the settings of a thread: all of Codex's own features are off, except what the client asks for."""
-    config = dict(THREAD_CONFIG)
-    if request.spec.verbosity is not None:
-        config["model_verbosity"] = request.spec.verbosity
+    """Return the settings of a thread: all of Codex's own features are off, except what the client asks for.
+
+    The effort and the summary are those of its turns. Over WebSocket, Codex sends the instructions and tools when the
+    thread is started, and refers to them in the first turn only if nothing but the input has changed since.
+    """
+    reasoning: JsonObject = {
+        "model_verbosity": request.spec.verbosity,
+        "model_reasoning_effort": request.spec.effort,
+        "model_reasoning_summary": request.spec.summary,
+    }
+    config = {**THREAD_CONFIG, **_present(reasoning)}
     if (wanted := request.spec.web_search) is not None:
         options: JsonObject = {
             "context_size": wanted.context_size,
@@ -141,10 +148,10 @@ def thread_config(request: TurnRequest) -> JsonObject:
 
 def thread_start_params(request: TurnRequest, names: ToolNames, rules: HostRules = STRICT) -> JsonObject:
     """Return a thread with the client's instructions and tools, and nothing else."""
-    provider: JsonObject = {} if request.spec.provider is None else {"modelProvider": request.spec.provider}
+    optional: JsonObject = {"modelProvider": request.spec.provider, "serviceTier": request.spec.service_tier}
     return {
         "model": request.spec.model,
-        **provider,
+        **_present(optional),
         "baseInstructions": request.spec.instructions or "",
         "ephemeral": True,
         "environments": [],
