@@ -98,7 +98,7 @@ async def app_server(provider: str, home: Path) -> AsyncIterator[Worker]:
         overrides=provider_overrides(provider),
         version="bench",
         # As Codex is run by itself.
-        certificates_once=False,
+        sparing=False,
     )
     worker = await start_worker(spec)
     try:

@@ -14,9 +14,10 @@ import msgspec
 
 from turnbridge.codex.process.binary import spawn
 from turnbridge.codex.process.connection import CallRefused, CodexFaulted, Connection
+from turnbridge.codex.process.handshake import ACCOUNT_UNREACHABLE
 from turnbridge.codex.process.home import codex_environment
 from turnbridge.codex.process.process import AppServerProcess
-from turnbridge.codex.process.worker import ACCOUNT_UNREACHABLE, CodexSpec
+from turnbridge.codex.process.worker import CodexSpec
 from turnbridge.codex.protocol.encode import initialize_params
 from turnbridge.codex.protocol.jsonrpc import LineSplitter, decode_as, decode_line
 from turnbridge.codex.protocol.messages import RateLimits, RateLimitWindow, Wire

@@ -35,3 +35,9 @@ def test_both_spellings_have_the_same_hosts_and_proxies_are_passed_on(
     environment = codex_environment(tmp_path)
     assert environment["NO_PROXY"] == environment["no_proxy"] == f"intern.test,{LOOPBACK}"
     assert environment["HTTPS_PROXY"] == "http://proxy.test:3128"
+
+
+def test_the_databases_of_codex_stay_in_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_SQLITE_HOME", "/elsewhere")
+    environment = codex_environment(tmp_path)
+    assert environment["CODEX_HOME"] == environment["CODEX_SQLITE_HOME"] == str(tmp_path)

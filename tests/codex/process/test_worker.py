@@ -1,9 +1,11 @@
 """Starting an app-server: what the real one tells about itself, and what can go wrong with others."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -64,6 +66,22 @@ async def test_models_have_their_true_context_windows(spec: CodexSpec) -> None:
     described = next(model for model in worker.models if model.id == "gpt-5.5")
     assert {"low", "medium", "high"} <= set(described.efforts)
     assert {"text", "image"} <= set(described.modalities)
+
+
+@pytest.mark.promise("start.small-home")
+async def test_the_log_database_of_the_real_codex_takes_no_rows(spec: CodexSpec) -> None:
+    worker = await start_worker(spec)
+    try:
+        (database,) = spec.home.glob("logs_*.sqlite")
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            row = {"ts": 1, "ts_nanos": 1, "level": "TRACE", "target": "test"}
+            connection.execute(
+                "INSERT INTO logs (ts, ts_nanos, level, target) VALUES (:ts, :ts_nanos, :level, :target)", row
+            )
+            told = connection.execute("SELECT count(*) FROM logs WHERE target = 'test'").fetchone()
+    finally:
+        await worker.process.stop()
+    assert told == (0,)
 
 
 @pytest.mark.parametrize("login", [None, '{"OPENAI_API_KEY": "sk-test"}', "", '{"OPENAI_API_KEY": null}'])

@@ -6,6 +6,7 @@ Other files of the user's home (sessions, MCP servers, skills, hooks, AGENTS.md)
 import contextlib
 import os
 import shutil
+import sqlite3
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import structlog
 import tomli_w
 
 from turnbridge.turn.errors import BackendUnavailable
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -37,8 +41,13 @@ BUILT_IN_PROVIDERS = "amazon-bedrock"
 # The login, and the variables with providers' keys. A link may dangle until the user logs in.
 LINKED_FILES = ("auth.json", ".env")
 
-# Codex's own log database grows by about 20 KB a turn, and nobody reads it.
+# Codex's own log database, which nobody reads here, grows by 15 KB a turn, for a tenth of the turn's processor time
+# (docs/decisions/0044-log-database.md).
+LOG_DATABASES = "logs_*.sqlite"
 LOG_DATABASE_LIMIT = 64 * 1024 * 1024
+IGNORE_LOGS = "CREATE TRIGGER IF NOT EXISTS turnbridge_ignores BEFORE INSERT ON logs BEGIN SELECT RAISE(IGNORE); END"
+# How long Codex may be writing to it.
+LOG_DATABASE_PATIENCE_S = 1.0
 
 
 def prepare_home(home: Path, user_home: Path) -> None:
@@ -76,6 +85,17 @@ def bar_skills(home: Path) -> None:
     if skills.is_dir():
         shutil.rmtree(skills)
     skills.touch(mode=0o600)
+
+
+def stop_log_database(home: Path) -> None:
+    """Have the log database of a Codex that runs in this home take no rows from now on."""
+    for database in home.glob(LOG_DATABASES):
+        try:
+            with contextlib.closing(sqlite3.connect(database, timeout=LOG_DATABASE_PATIENCE_S)) as connection:
+                connection.execute(IGNORE_LOGS)
+        except sqlite3.Error as error:
+            # Codex is only slower.
+            log.info("codex_log_database_kept", database=database.name, reason=str(error))
 
 
 def login_state(home: Path) -> tuple[int, int] | None:
@@ -139,7 +159,7 @@ def _link(link: Path, target: Path) -> None:
 def _tidy(home: Path) -> None:
     with contextlib.suppress(OSError):  # Missing, or not empty: then Codex is only slower.
         (home / "sessions").rmdir()
-    for database in home.glob("logs_*.sqlite"):
+    for database in home.glob(LOG_DATABASES):
         if database.stat().st_size > LOG_DATABASE_LIMIT:
             for path in home.glob(f"{database.name}*"):
                 path.unlink()
@@ -159,7 +179,9 @@ def codex_environment(home: Path) -> dict[str, str]:
     """Return the environment variables of a Codex in this home."""
     environment = {key: value for key, value in os.environ.items() if key not in WITHHELD_VARIABLES}
     direct = hosts_without_proxy(environment)
-    return {**environment, **dict.fromkeys(NO_PROXY_VARIABLES, direct), "CODEX_HOME": str(home)}
+    # The second one moves Codex's databases elsewhere.
+    own = dict.fromkeys(("CODEX_HOME", "CODEX_SQLITE_HOME"), str(home))
+    return {**environment, **dict.fromkeys(NO_PROXY_VARIABLES, direct), **own}
 
 
 def hosts_without_proxy(environment: Mapping[str, str]) -> str:

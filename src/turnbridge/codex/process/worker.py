@@ -7,37 +7,40 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 import structlog
 
 from turnbridge.codex.process.binary import Binary, examine, run, spawn
 from turnbridge.codex.process.certificates import certificate_variables
-from turnbridge.codex.process.connection import CallRefused, CodexFaulted, Connection
-from turnbridge.codex.process.home import bar_skills, configured_models, login_state, write_private
+from turnbridge.codex.process.connection import Connection
+from turnbridge.codex.process.handshake import greet, older_notifications
+from turnbridge.codex.process.home import (
+    bar_skills,
+    configured_models,
+    login_state,
+    stop_log_database,
+    write_private,
+)
 from turnbridge.codex.process.process import AppServerProcess, resident_bytes
 from turnbridge.codex.process.spare_threads import MOST_SPARES, SpareThreads
 from turnbridge.codex.protocol import messages as schema
 from turnbridge.codex.protocol.capabilities import Capabilities, Dialect
-from turnbridge.codex.protocol.catalog import Catalog, bare_catalog, listed_models, model_offer, with_models
-from turnbridge.codex.protocol.encode import PROCESS_OVERRIDES, STRICT, HostRules, initialize_params
+from turnbridge.codex.protocol.catalog import Catalog, bare_catalog, with_models
+from turnbridge.codex.protocol.encode import PROCESS_OVERRIDES, STRICT, HostRules
 from turnbridge.engine.ports import Model, ModelOffer
 from turnbridge.turn.errors import BackendLost, BackendUnavailable
 from turnbridge.turn.items import JsonObject
 
 log = structlog.get_logger(__name__)
 
-# What Codex says of a valid login while it cannot reach the account's server.
-ACCOUNT_UNREACHABLE = "workspace routing discovery failed"
 UNSUBSCRIBE = "thread/unsubscribe"
 # How long a thread that nobody uses waits for others to be released with it; Codex keeps it for a minute anyway.
 RELEASE_DELAY_S = 0.25
 DIAGNOSTICS = "server/diagnostics"
 # What older versions are asked instead, to see whether they are alive.
 LOADED_THREADS = "thread/loaded/list"
-# More than any catalogue has, so that one page holds it.
-MODEL_PAGE = 1000
 
 
 class Tap(Protocol):
@@ -81,8 +84,8 @@ class CodexSpec:
     """The dialect to speak, if it is not the best one that the binary knows."""
     validate_rpc: bool = False
     """Whether everything that is sent to Codex is checked against its own schema."""
-    certificates_once: bool = True
-    """Whether Codex is told of the system's certificates so that it reads each at most once."""
+    sparing: bool = True
+    """Whether Codex is spared what nobody needs of it here: to read certificates again and again, and to keep a log."""
     cache: Path | None = None
     """A directory for what is learned about binaries, if it is not in the home."""
 
@@ -227,7 +230,10 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     try:
         connection = _connect(spec, binary, process, None if tap is None else tap(process.pid))
         async with asyncio.timeout(spec.startup_timeout_s):
-            greeted = await _handshake(spec, binary, connection, catalog)
+            greeted = await greet(connection, binary.capabilities, spec.version, spec.model, catalog)
+            if spec.sparing:
+                # The database is there only now.
+                await asyncio.to_thread(stop_log_database, spec.home)
     except BaseException as error:
         await process.stop()
         _explain(error, process)
@@ -255,7 +261,7 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
 
 
 def _certificate_variables(spec: CodexSpec) -> dict[str, str]:
-    return certificate_variables(spec.home, spec.overrides) if spec.certificates_once else {}
+    return certificate_variables(spec.home, spec.overrides) if spec.sparing else {}
 
 
 async def _spawned(spec: CodexSpec, catalog: Path | None, variables: Mapping[str, str]) -> AppServerProcess:
@@ -279,7 +285,7 @@ def _connect(spec: CodexSpec, binary: Binary, process: AppServerProcess, tap: Ta
     """Return a connection to a process that ends when the process does."""
     write = process.write if tap is None else _tee(tap.sent, process.write)
     check = binary.rpc_check if spec.validate_rpc else None
-    connection = Connection(write, check=check, older=_older_notifications(binary.capabilities))
+    connection = Connection(write, check=check, older=older_notifications(binary.capabilities))
     connection.call_timeout_s = spec.call_timeout_s
     connection.on_broken = process.kill
     process.receive_by(connection.receive if tap is None else _tee(tap.received, connection.receive))
@@ -295,50 +301,6 @@ def _tee(observe: Callable[[bytes], None], take: Callable[[bytes], None]) -> Cal
         take(data)
 
     return both
-
-
-class _Greeted(NamedTuple):
-    """What an app-server tells in its handshake."""
-
-    login_missing: bool
-    makes_images: bool
-    models: tuple[Model, ...]
-    offer: ModelOffer
-    config: schema.ConfiguredModel
-
-
-async def _handshake(spec: CodexSpec, binary: Binary, connection: Connection, catalog: JsonObject | None) -> _Greeted:
-    """`catalog` is that of Codex, without the models that only the configuration names."""
-    known = binary.capabilities
-    greeting = initialize_params(spec.version, opt_out=known.opt_out, wanted=_older_notifications(known))
-    await connection.call("initialize", known.supported("initialize", greeting), dict[str, msgspec.Raw])
-    connection.notify("initialized")
-    page = known.supported("model/list", {"includeHidden": True, "limit": MODEL_PAGE})
-    (login_missing, makes_images), listed, answer = await asyncio.gather(
-        _login(connection),
-        connection.call("model/list", page, schema.ModelListResult),
-        connection.call("config/read", {}, schema.ConfigReadResult),
-    )
-    config = answer.config
-    default = spec.model or config.model
-    models = listed_models(listed.data, catalog, default=default, effort=config.model_reasoning_effort)
-    offer = model_offer(models, config, default=default, catalog=catalog)
-    return _Greeted(login_missing, makes_images, models, offer, config)
-
-
-def _older_notifications(capabilities: Capabilities) -> dict[str, type[schema.OlderNotification]]:
-    return {} if capabilities.raw_usage else schema.OLDER_NOTIFICATIONS
-
-
-async def _login(connection: Connection) -> tuple[bool, bool]:
-    """Tell whether a login is missing, and whether it is one with which Codex makes images."""
-    try:
-        account = await connection.call("account/read", {}, schema.AccountReadResult)
-    except (CallRefused, CodexFaulted) as refused:
-        # Codex has a login file, and either cannot use it or cannot reach the account's server.
-        return ACCOUNT_UNREACHABLE not in refused.message, False
-    kind = account.account and account.account.type
-    return account.requires_openai_auth and kind is None, account.requires_openai_auth and kind == "chatgpt"
 
 
 async def _catalog_and_binary(spec: CodexSpec) -> tuple[JsonObject | None, Binary]:
