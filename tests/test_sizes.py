@@ -30,6 +30,7 @@ SMALL_MODULES = {
     "cli/own_key.py": "imports the store, which is needed only where a key is made",
     "cli/reload.py": "what a signal does, apart from what `serve` does",
     "codex/process/budget.py": "all pools share one",
+    "codex/process/log_database.py": "commands that only prepare a home load no SQLite",
     "codex/protocol/plan.py": "one for the app-servers of an account, whoever is told",
     "codex/protocol/retries.py": "has a clock, which the decoder has not",
     "engine/compaction.py": "a turn of its own before the turn",

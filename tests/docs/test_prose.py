@@ -16,7 +16,14 @@ from turnbridge.settings.former import FORMER
 FILES = (*(ROOT / "src").rglob("*.py"), ROOT / "deploy" / "haproxy" / "haproxy.cfg")
 SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
 # Codex's own.
-FOREIGN_SETTINGS = {"CODEX_HOME", "CODEX_ACCESS_TOKEN", "CODEX_CA_CERTIFICATE", "CODEX_API_KEY", "PORT"}
+FOREIGN_SETTINGS = {
+    "CODEX_HOME",
+    "CODEX_SQLITE_HOME",
+    "CODEX_ACCESS_TOKEN",
+    "CODEX_CA_CERTIFICATE",
+    "CODEX_API_KEY",
+    "PORT",
+}
 
 LOG = ROOT / "docs" / "log.md"
 METRICS = ROOT / "docs" / "metrics.md"

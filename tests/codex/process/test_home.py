@@ -1,22 +1,13 @@
 """The gateway's own Codex home: what of the user's comes along, and that nothing goes back."""
 
-import contextlib
 import os
-import sqlite3
 import tomllib
 from pathlib import Path
 
 import pytest
-import structlog.testing
 
 from turnbridge.codex.process import home as home_module
-from turnbridge.codex.process.home import (
-    RETRY_CONFIG,
-    login_state,
-    prepare_bare_home,
-    prepare_home,
-    stop_log_database,
-)
+from turnbridge.codex.process.home import RETRY_CONFIG, login_state, prepare_bare_home, prepare_home
 from turnbridge.turn.errors import BackendUnavailable
 
 USERS_CONFIG = """
@@ -194,32 +185,6 @@ def test_the_log_database_is_bounded(home: Path, monkeypatch: pytest.MonkeyPatch
         (home / name).write_bytes(b"x" * (11 if name != "logs_1.sqlite" else 10))
     prepare_bare_home(home)
     assert sorted(path.name for path in home.iterdir()) == ["logs_1.sqlite", "state_5.sqlite"]
-
-
-@pytest.mark.promise("start.small-home")
-def test_the_log_database_takes_no_rows(home: Path) -> None:
-    home.mkdir(parents=True)
-    for name in ("logs_2.sqlite", "state_5.sqlite"):
-        with contextlib.closing(sqlite3.connect(home / name)) as database:
-            database.execute("CREATE TABLE logs (words TEXT)")
-    stop_log_database(home)
-    stop_log_database(home)
-    rows = {}
-    for name in ("logs_2.sqlite", "state_5.sqlite"):
-        with contextlib.closing(sqlite3.connect(home / name)) as database:
-            database.execute("INSERT INTO logs VALUES ('a turn')")
-            rows[name] = database.execute("SELECT count(*) FROM logs").fetchone()
-    assert rows == {"logs_2.sqlite": (0,), "state_5.sqlite": (1,)}
-
-
-@pytest.mark.parametrize("contents", [b"no database", b""])
-def test_a_log_database_of_another_kind_is_left_to_codex(home: Path, contents: bytes) -> None:
-    home.mkdir(parents=True)
-    (home / "logs_3.sqlite").write_bytes(contents)
-    with structlog.testing.capture_logs() as logs:
-        stop_log_database(home)
-    assert [(line["event"], line["database"]) for line in logs] == [("codex_log_database_kept", "logs_3.sqlite")]
-    assert (home / "logs_3.sqlite").read_bytes() == contents
 
 
 def test_a_codex_that_is_just_reading_the_configuration_sees_it_whole(home: Path, user: Path) -> None:

@@ -6,7 +6,6 @@ Other files of the user's home (sessions, MCP servers, skills, hooks, AGENTS.md)
 import contextlib
 import os
 import shutil
-import sqlite3
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -14,12 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import structlog
 import tomli_w
 
 from turnbridge.turn.errors import BackendUnavailable
-
-log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -41,13 +37,9 @@ BUILT_IN_PROVIDERS = "amazon-bedrock"
 # The login, and the variables with providers' keys. A link may dangle until the user logs in.
 LINKED_FILES = ("auth.json", ".env")
 
-# Codex's own log database, which nobody reads here, grows by 15 KB a turn, for a tenth of the turn's processor time
-# (docs/decisions/0044-log-database.md).
+# Codex's own log database, which nobody reads here. It grows only where its rows are not ignored (`log_database.py`).
 LOG_DATABASES = "logs_*.sqlite"
 LOG_DATABASE_LIMIT = 64 * 1024 * 1024
-IGNORE_LOGS = "CREATE TRIGGER IF NOT EXISTS turnbridge_ignores BEFORE INSERT ON logs BEGIN SELECT RAISE(IGNORE); END"
-# How long Codex may be writing to it.
-LOG_DATABASE_PATIENCE_S = 1.0
 
 
 def prepare_home(home: Path, user_home: Path) -> None:
@@ -85,17 +77,6 @@ def bar_skills(home: Path) -> None:
     if skills.is_dir():
         shutil.rmtree(skills)
     skills.touch(mode=0o600)
-
-
-def stop_log_database(home: Path) -> None:
-    """Have the log database of a Codex that runs in this home take no rows from now on."""
-    for database in home.glob(LOG_DATABASES):
-        try:
-            with contextlib.closing(sqlite3.connect(database, timeout=LOG_DATABASE_PATIENCE_S)) as connection:
-                connection.execute(IGNORE_LOGS)
-        except sqlite3.Error as error:
-            # Codex is only slower.
-            log.info("codex_log_database_kept", database=database.name, reason=str(error))
 
 
 def login_state(home: Path) -> tuple[int, int] | None:

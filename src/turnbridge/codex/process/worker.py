@@ -15,14 +15,9 @@ import structlog
 from turnbridge.codex.process.binary import Binary, examine, run, spawn
 from turnbridge.codex.process.certificates import certificate_variables
 from turnbridge.codex.process.connection import Connection
-from turnbridge.codex.process.handshake import greet, older_notifications
-from turnbridge.codex.process.home import (
-    bar_skills,
-    configured_models,
-    login_state,
-    stop_log_database,
-    write_private,
-)
+from turnbridge.codex.process.handshake import Greeted, greet, older_notifications
+from turnbridge.codex.process.home import bar_skills, configured_models, login_state, write_private
+from turnbridge.codex.process.log_database import ignore_rows
 from turnbridge.codex.process.process import AppServerProcess, resident_bytes
 from turnbridge.codex.process.spare_threads import MOST_SPARES, SpareThreads
 from turnbridge.codex.protocol import messages as schema
@@ -229,11 +224,7 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
     process = await _spawned(spec, catalog_file, certificates if dialect == "v2" else {})
     try:
         connection = _connect(spec, binary, process, None if tap is None else tap(process.pid))
-        async with asyncio.timeout(spec.startup_timeout_s):
-            greeted = await greet(connection, binary.capabilities, spec.version, spec.model, catalog)
-            if spec.sparing:
-                # The database is there only now.
-                await asyncio.to_thread(stop_log_database, spec.home)
+        greeted = await _greeted(spec, binary, connection, catalog)
     except BaseException as error:
         await process.stop()
         _explain(error, process)
@@ -258,6 +249,15 @@ async def start_worker(spec: CodexSpec, *, tap: Callable[[int], Tap] | None = No
         started_at=now,
         idle_since=now,
     )
+
+
+async def _greeted(spec: CodexSpec, binary: Binary, connection: Connection, catalog: JsonObject | None) -> Greeted:
+    async with asyncio.timeout(spec.startup_timeout_s):
+        greeted = await greet(connection, binary.capabilities, spec.version, spec.model, catalog)
+        if spec.sparing:
+            # The database is there only now.
+            await asyncio.to_thread(ignore_rows, spec.home)
+    return greeted
 
 
 def _certificate_variables(spec: CodexSpec) -> dict[str, str]:
