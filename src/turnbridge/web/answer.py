@@ -132,7 +132,8 @@ class Answer:
                 if encoder.failure is not None and not outlet.started:
                     raise encoder.failure.error
                 notes = await self._start(outlet)
-                last = await self._say(outlet, notes + self._held)
+                frames, self._held = notes + self._held, b""
+                last = await self._say(outlet, frames)
                 async for frames in source:
                     last = await self._say(outlet, frames)
                 if self._finish is not None:
@@ -333,17 +334,21 @@ class Delayed:
 
     def __exit__(self, *_: object) -> None:
         """Cancel the work, whether it has begun or not."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timer()
         if self._working is not None:
             self._working.cancel()
 
     async def settled(self) -> None:
         """Let the work begin no more; if it has begun, wait for its end."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timer()
         if self._working is not None:
             await self._working
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            # It would take half a kilobyte for as long as the stream.
+            self._timer = None
 
     def _begin(self) -> None:
         if self._postponed():

@@ -13,15 +13,14 @@ import httptools
 import msgspec
 import structlog
 from starlette.types import Scope
-from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from turnbridge.turn.errors import GatewayError, GatewayOverloaded, HeadersTooLarge, InvalidRequest
 from turnbridge.web.http import OPENAI, encoded
 from turnbridge.web.server.connection_limits import MOST_LINGERING, MOST_PIPELINING, ConnectionLimits
+from turnbridge.web.server.stand_ins import Flow, OneReaderEvent, Pipeline, disable_chunks
 from turnbridge.web.server.websocket import UPGRADE, Upgrade, WebSocket, upgrade_of
 
 log = structlog.get_logger(__name__)
@@ -78,7 +77,7 @@ class HttpProtocol(HttpToolsProtocol):
         limits: ConnectionLimits,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.pipeline = _Pipeline()  # type: ignore[assignment]  # All that is done with it.
+        self.pipeline = Pipeline()  # type: ignore[assignment]  # All that is done with it.
         self._limits = limits
         self._answered: RequestResponseCycle | None = None
         """The request that is being answered; `cycle` is the last one that was parsed."""
@@ -96,7 +95,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = _Flow(transport)
+        self.flow = Flow(transport)
         if not self._limits.admit(self, self._peer):
             self._refuse(GatewayOverloaded("Too many connections are open. Try again in a moment.", retry_after=1))
 
@@ -146,6 +145,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is before:
             return
+        # Nobody waits for it yet: its task has not run.
+        self.cycle.message_event = OneReaderEvent(self.loop)  # type: ignore[assignment]  # All that is done with it.
         if not self.pipeline:
             self._answered = self.cycle
         # Its body may never arrive, so the connection counts as idle until the request is complete.
@@ -154,7 +155,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         self._body_left = sum(int(value) for name, value in self.headers if name == b"content-length")
         if self.scope["http_version"] == "1.0":
-            _disable_chunks(self.cycle)
+            disable_chunks(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._body_left -= len(body)
@@ -246,7 +247,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _offer_to_application(self) -> None:
         # uvicorn's own types know other extensions.
         scope: Scope = self.scope  # type: ignore[assignment]
-        scope["extensions"] = {UPGRADE: Upgrade(self.app, scope, partial(_disable_chunks, self.cycle))}
+        scope["extensions"] = {UPGRADE: Upgrade(self.app, scope, partial(disable_chunks, self.cycle))}
 
     def _is_websocket_offer(self, offers: list[tuple[bytes, bytes]]) -> bool:
         names = [value.strip().lower() for _, value in offers]
@@ -319,47 +320,6 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         # uvicorn cancels it when the connection ends.
         self.timeout_keep_alive_task = self.loop.call_later(self.linger_s, self.transport.abort)
-
-
-class _Pipeline(list[tuple[RequestResponseCycle, ASGI3Application]]):
-    """Requests that wait for the one before them, the latest first; an empty deque would take 0.6 KB."""
-
-    def appendleft(self, request: tuple[RequestResponseCycle, ASGI3Application]) -> None:
-        self.insert(0, request)
-
-
-class _Flow(FlowControl):
-    """Makes its event when a client reads too slowly: other connections do not need its 0.7 KB."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self.read_paused = self.write_paused = False
-
-    def pause_writing(self) -> None:
-        if not self.write_paused:
-            self.write_paused, self._is_writable_event = True, asyncio.Event()
-
-
-class _AnyLength(int):
-    """A content-length that matches every body."""
-
-    def __lt__(self, other: int) -> bool:
-        return False
-
-    def __sub__(self, other: int) -> "_AnyLength":
-        return self
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = int.__hash__
-
-
-def _disable_chunks(cycle: RequestResponseCycle) -> None:
-    """Keep uvicorn from chunked encoding: HTTP/1.0 lacks it, so the close ends a response; and a 101 has no body."""
-    cycle.chunked_encoding = False
-    cycle.expected_content_length = _AnyLength()
-    cycle.waiting_for_100_continue = False
 
 
 def _disconnect(cycle: RequestResponseCycle) -> None:
