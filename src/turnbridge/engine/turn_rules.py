@@ -62,7 +62,7 @@ class ToolRules:
         self._thread = thread
         self._request = request
         self._namespaces = {server.label: server.namespace for server in request.spec.servers}
-        self._served: set[str] = set()
+        self._served: list[str] = []
         self.said: list[Item] = []
         """What the model has said so far, as the items of a later history."""
         self.spent = Usage()
@@ -91,7 +91,7 @@ class ToolRules:
             if (item := self._item_of(event)) is not None:
                 self.said.append(item)
             if isinstance(event, McpCallDone):
-                self._served.add(event.call_id)
+                self._served.append(event.call_id)
         ending = batch[-1]
         if isinstance(ending, TextDelta):
             return batch, None

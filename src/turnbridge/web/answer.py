@@ -134,8 +134,11 @@ class Answer:
                 notes = await self._start(outlet)
                 frames, self._held = notes + self._held, b""
                 last = await self._say(outlet, frames)
+                # What has been sent would stay in memory until the next frames come.
+                del frames
                 async for frames in source:
                     last = await self._say(outlet, frames)
+                    del frames
                 if self._finish is not None:
                     await self._finish()
                 if encoder.usage.estimated:

@@ -52,7 +52,7 @@ class ChatEncoder:
         }
         self._include_usage = request.include_usage
         self._legacy = request.legacy_functions
-        self._custom = {tool.key for tool in request.turn.spec.tools if tool.kind == "custom"}
+        self._custom = dict.fromkeys(tool.key for tool in request.turn.spec.tools if tool.kind == "custom")
         self._choices = [_Choice() for _ in range(request.choices)]
         self._opened = False
         self._templates: dict[tuple[int, str], sse.TextTemplate] = {}

@@ -214,6 +214,8 @@ class CodexThread:
                 # Before decoding: an answer that Codex would not take must fail a turn that has not ended yet.
                 self._answer_calls(notes)
                 events = self._decoder.read(notes)
+                # They would stay in memory until the next ones come.
+                del notes
             except TimeoutError:
                 events = self._decoder.release_calls()
             except GatewayError as error:
