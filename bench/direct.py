@@ -89,16 +89,15 @@ def said(role: Role, text: str) -> Message:
 
 
 @contextlib.asynccontextmanager
-async def app_server(provider: str, home: Path) -> AsyncIterator[Worker]:
-    """Run one app-server as the gateway does."""
+async def app_server(provider: str, home: Path, *, sparing: bool = False) -> AsyncIterator[Worker]:
+    """Run one app-server as Codex is run by itself, or `sparing` it what the gateway does."""
     spec = CodexSpec(
         binary=codex_cli_bin.bundled_codex_path(),
         home=home,
         workdir=home / "work",
         overrides=provider_overrides(provider),
         version="bench",
-        # As Codex is run by itself.
-        sparing=False,
+        sparing=sparing,
     )
     worker = await start_worker(spec)
     try:

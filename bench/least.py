@@ -64,7 +64,8 @@ def _chunk(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
 
 async def main(provider: str, home: Path) -> None:
     """Serve until stdin ends."""
-    async with app_server(provider, home) as worker:
+    # As the gateway's own Codex, so that they differ by what they do themselves.
+    async with app_server(provider, home, sparing=True) as worker:
         await serve(build_app(Threads(worker)))
 
 
