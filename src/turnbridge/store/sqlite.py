@@ -49,6 +49,10 @@ def sqlite_text(sql: str) -> str:
     return with_lists.replace(" FOR UPDATE", "").replace(CLOCK, SQLITE_CLOCK)
 
 
+def _ignore() -> None:
+    pass
+
+
 class SqliteTransaction(Transaction):
     """Runs statements on a connection, synchronously."""
 
@@ -76,22 +80,21 @@ class SqliteDatabase:
             self._readers.put_nowait(reader)
 
     async def write(self, work: Work[T]) -> T:
-        return await asyncio.wrap_future(self._writer.submit(partial(self._writer.transact, "BEGIN IMMEDIATE", work)))
+        return await self._writer.submit(partial(self._writer.transact, "BEGIN IMMEDIATE", work))
 
     async def read(self, work: Work[T]) -> T:
         reader = await self._readers.get()
-        job = reader.submit(partial(reader.transact, "BEGIN", work))
-        try:
-            return await asyncio.wrap_future(job)
-        finally:
-            self._release(reader, job)
+        # It is free once its thread is: after a cancellation that may still be at work.
+        return await reader.submit(
+            partial(reader.transact, "BEGIN", work), ended=partial(self._readers.put_nowait, reader)
+        )
 
     async def vacuum(self) -> None:
         def run(connection: sqlite3.Connection) -> None:
             for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                 connection.execute(statement).fetchall()
 
-        await asyncio.wrap_future(self._writer.submit(run))
+        await self._writer.submit(run)
 
     async def aclose(self) -> None:
         # One after another: only a connection that is alone in the end empties and removes the write-ahead log.
@@ -101,19 +104,6 @@ class SqliteDatabase:
     def abandon(self) -> None:
         for connection in self._connections:
             connection.abandon()
-
-    def _release(self, reader: "_Connection", job: "Future[T]") -> None:
-        """Return a reader to the pool once its thread is free: after a cancellation it may still be running the job."""
-        if job.done():
-            self._readers.put_nowait(reader)
-            return
-        loop = asyncio.get_running_loop()
-
-        def release(_: object) -> None:
-            with contextlib.suppress(RuntimeError):  # The loop may be closed by then.
-                loop.call_soon_threadsafe(self._readers.put_nowait, reader)
-
-        job.add_done_callback(release)
 
 
 class _Connection:
@@ -130,14 +120,20 @@ class _Connection:
         self._closed: Future[None] = Future()
         self._abandoned = False
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "Future[T]":
-        """Queue work for the thread."""
-        job: Future[T] = Future()
-        self._jobs.put(partial(self._run, job, work))
+    def submit(
+        self, work: Callable[[sqlite3.Connection], T], *, ended: Callable[[], None] = _ignore
+    ) -> asyncio.Future[T]:
+        """Queue work for the thread; `ended` is called in the event loop when the thread is done with it.
+
+        A future of the loop's own, since that of `concurrent.futures` takes locks ten times.
+        """
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        self._jobs.put(partial(self._run, loop, result, work, ended))
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="store", daemon=True)
             self._thread.start()
-        return job
+        return result
 
     def transact(self, begin: str, work: Work[T], connection: sqlite3.Connection) -> T:
         """Run a unit of work in a transaction; called in the thread."""
@@ -180,24 +176,37 @@ class _Connection:
         if self._closed.set_running_or_notify_cancel():
             self._closed.set_result(None)
 
-    def _run(self, job: "Future[T]", work: Callable[[sqlite3.Connection], T]) -> None:
-        """Run the work of a job, unless it was cancelled while queued."""
-        if not job.set_running_or_notify_cancel():
-            return
-        try:
-            with translated_errors(FAILURES, bugs=BUGS, describe=_described):
-                self._raise_if_abandoned()
-                if self._connection is None:
-                    self._connection = _connect(self._path)
-                result = work(self._connection)
-        except BaseException as error:  # noqa: BLE001  # Raised again where the job is awaited.
-            job.set_exception(error)
-        else:
-            job.set_result(result)
+    def _run(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        result: asyncio.Future[T],
+        work: Callable[[sqlite3.Connection], T],
+        ended: Callable[[], None],
+    ) -> None:
+        """Run work, unless it was cancelled while queued; called in the thread."""
+        settle: Callable[[], None] = _ignore
+        if not result.cancelled():
+            try:
+                with translated_errors(FAILURES, bugs=BUGS, describe=_described):
+                    self._raise_if_abandoned()
+                    if self._connection is None:
+                        self._connection = _connect(self._path)
+                    settle = partial(result.set_result, work(self._connection))
+            except BaseException as error:  # noqa: BLE001  # Raised again where the result is awaited.
+                settle = partial(result.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # The loop may be closed by then.
+            loop.call_soon_threadsafe(_settle, result, settle, ended)
 
     def _raise_if_abandoned(self) -> None:
         if self._abandoned:
             raise sqlite3.OperationalError("it took too long")
+
+
+def _settle(result: asyncio.Future[T], settle: Callable[[], None], ended: Callable[[], None]) -> None:
+    ended()
+    # Nobody waits any more for what was cancelled meanwhile.
+    if not result.done():
+        settle()
 
 
 def _described(error: Exception) -> str:
