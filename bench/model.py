@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed
 
 from bench.client import CHAT, MODEL, RESPONSES, pieces
 from bench.serving import serve
-from tests.support.websocket_model import warm_up
 from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.websocket import warm_up
 from turnbridge.turn.items import JsonObject
 
 ASKED = re.compile(rb'\\"deltas\\": *(\d+)')

@@ -1,6 +1,7 @@
 """What a binary adds to requests is seen before anybody is served, told, and refused if it could act on the host."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from turnbridge.codex.self_check import (
     compare,
 )
 from turnbridge.scripted_model.replies import answer, function_call, message
+from turnbridge.scripted_model.websocket import WebSocketModel
 from turnbridge.turn.errors import BackendUnavailable
 from turnbridge.turn.items import Json, JsonObject
 
@@ -95,6 +97,29 @@ async def test_the_pinned_binary_adds_nothing(spec: CodexSpec) -> None:
     assert await seen_of(spec) == EXACT
 
 
+async def test_a_binary_is_checked_over_both_transports(spec: CodexSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    models: list[WebSocketModel] = []
+
+    class Watched(WebSocketModel):
+        async def __aenter__(self) -> "Watched":
+            models.append(await super().__aenter__())
+            return self
+
+    monkeypatch.setattr(selfcheck, "WebSocketModel", Watched)
+    await seen_of(spec)
+    (model,) = models
+    asked = Counter(str(request.body["model"]) for request in model.requests)
+    over_http = [request for request in model.requests if "text/event-stream" in request.headers.get("accept", "")]
+    assert set(asked.values()) == {2}
+    assert len(over_http) == len(asked) == model.warmed_up
+
+
+async def test_what_codex_adds_over_websocket_only_is_seen(spec: CodexSpec, tmp_path: Path) -> None:
+    """Such as a later version might, whose transports differ."""
+    only_there = altered_codex(tmp_path, WITH_QUESTIONS, when="supports_websockets=true")
+    assert await seen_of(replace(spec, binary=only_there)) == Fidelity(extra_tools=("request_user_input",))
+
+
 async def test_in_their_native_tool_mode_models_get_the_tools_of_that_mode(spec: CodexSpec) -> None:
     assert await seen_of(replace(spec, direct_tools=False)) == SCRIPTING
 
@@ -131,7 +156,8 @@ async def test_a_tool_that_could_act_on_the_host_is_refused_again_and_again(spec
 async def test_a_binary_is_looked_at_once(spec: CodexSpec, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[CodexSpec] = []
 
-    async def look(spec: CodexSpec) -> Fidelity:
+    async def look(spec: CodexSpec, known: Worker) -> Fidelity:
+        assert known is worker
         looks.append(spec)
         return Fidelity(extra_tools=("clock",))
 
@@ -148,7 +174,7 @@ async def test_a_binary_is_looked_at_once(spec: CodexSpec, worker: Worker, monke
 async def test_a_note_that_cannot_be_read_is_made_again(
     spec: CodexSpec, worker: Worker, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    async def look(_: CodexSpec) -> Fidelity:
+    async def look(*_: object) -> Fidelity:
         return EXACT
 
     monkeypatch.setattr(selfcheck, "_observe", look)

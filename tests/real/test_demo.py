@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.gateway import Bridge, running_bridge
+from tests.support.gateway import Bridge, running_bridge_over_websocket
 from turnbridge.scripted_model.persona import respond
 from turnbridge.scripted_model.replies import Json, JsonObject
 
@@ -21,9 +21,9 @@ TOOL: JsonObject = {
 
 @pytest.fixture(scope="module")
 async def demo(tmp_path_factory: pytest.TempPathFactory, anyio_backend: object) -> AsyncIterator[Bridge]:
-    """Return a gateway with the demo model behind it."""
+    """Return a gateway with the demo model behind it, over WebSocket as in the demo."""
     del anyio_backend  # Named so that its scope fits.
-    async with running_bridge(tmp_path_factory.mktemp("demo")) as running:
+    async with running_bridge_over_websocket(tmp_path_factory.mktemp("demo")) as running:
         running.model.respond = respond
         yield running
 

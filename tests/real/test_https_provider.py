@@ -25,12 +25,12 @@ from tests.support.gateway import (
     settings_for_tests,
 )
 from tests.support.processes import with_variable
-from tests.support.websocket_model import WebSocketModel
 from turnbridge.bootstrap import running_gateway
 from turnbridge.codex.process import certificates
 from turnbridge.codex.process.certificates import SystemStore
 from turnbridge.scripted_model.replies import answer, message
 from turnbridge.scripted_model.server import in_order
+from turnbridge.scripted_model.websocket import WebSocketModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
 

@@ -14,11 +14,11 @@ from starlette.types import Scope
 from tests.support.gateway import API_KEY, Bridge, listening, official_client, plain_client, settings_for_tests
 from tests.support.login import chatgpt_login
 from tests.support.waiting import until
-from tests.support.websocket_model import WebSocketModel
 from turnbridge.bootstrap import running_gateway
 from turnbridge.codex.protocol.images import FOLDER
 from turnbridge.scripted_model.replies import HttpReply, Reply, answer, function_call, message
 from turnbridge.scripted_model.server import in_order
+from turnbridge.scripted_model.websocket import WebSocketModel
 from turnbridge.turn.items import JsonObject
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]

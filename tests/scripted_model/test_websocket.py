@@ -1,6 +1,7 @@
 """The scripted model over WebSocket: what a client of the Responses API meets there."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,7 +9,6 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.support.websocket_model import WebSocketModel
 from turnbridge.scripted_model.replies import (
     Hangup,
     Json,
@@ -21,6 +21,7 @@ from turnbridge.scripted_model.replies import (
     message,
 )
 from turnbridge.scripted_model.server import Respond, in_order
+from turnbridge.scripted_model.websocket import WebSocketModel
 
 pytestmark = pytest.mark.anyio
 
@@ -126,3 +127,10 @@ async def test_only_the_responses_route_is_there() -> None:
     async with WebSocketModel(in_order()) as model:
         with pytest.raises(InvalidStatus, match="403"):
             await connect(f"{model.websocket_url}/chat")
+
+
+async def test_the_log_of_a_demo_has_none_of_its_connections(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="uvicorn.error"):
+        async with connected(lambda _: answer(message("ok"))) as (_, socket):
+            await create(socket, user("hi"))
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []

@@ -18,12 +18,16 @@ WITH_QUESTIONS = (
 WITH_IMAGE_BUDGET = r's/"unified_image_budget":false/"unified_image_budget":true/'
 
 
-def altered_codex(directory: Path, edit: str, *, only_after_check: bool = False) -> Path:
-    """Return a Codex that hears each message as `sed` makes it; while it is checked, if wanted, as it is."""
+def altered_codex(directory: Path, edit: str, *, only_after_check: bool = False, when: str = "") -> Path:
+    """Return a Codex that hears each message as `sed` makes it.
+
+    While it is checked, if wanted, it hears them as they are, and so it does where its arguments lack `when`.
+    """
     program = directory / "altered-codex"
     checked = f'case "$CODEX_HOME" in *{HOME_PREFIX}*) exec "{REAL}" "$@";; esac\n' if only_after_check else ""
     program.write_text(
         f'#!/bin/sh\nif [ "$1" != app-server ] || [ "$2" = generate-json-schema ]; then exec "{REAL}" "$@"; fi\n'
+        f'case "$*" in *"{when}"*) ;; *) exec "{REAL}" "$@";; esac\n'
         f'{checked}sed -u \'{edit}\' | exec "{REAL}" "$@"\n',
         encoding="utf-8",
     )

@@ -11,10 +11,10 @@ import httpx2
 import openai
 from starlette.types import ASGIApp
 
-from tests.support.websocket_model import WebSocketModel
 from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.scripted_model.replies import Reply, answer, message
 from turnbridge.scripted_model.server import ScriptedModel, in_order
+from turnbridge.scripted_model.websocket import WebSocketModel
 from turnbridge.settings.fields import Settings, load_settings
 from turnbridge.turn.items import JsonObject
 from turnbridge.web.server.http_server import HttpServer

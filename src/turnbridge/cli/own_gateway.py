@@ -13,7 +13,7 @@ from turnbridge.cli.gateway_client import Endpoint
 from turnbridge.engine.keys import new_key
 from turnbridge.logs.setup import configure_logging
 from turnbridge.scripted_model.persona import respond
-from turnbridge.scripted_model.server import ScriptedModel
+from turnbridge.scripted_model.websocket import WebSocketModel
 from turnbridge.settings.fields import Settings
 from turnbridge.web.server.http_server import HttpServer
 
@@ -40,8 +40,8 @@ async def _own_gateway(settings: Settings, *, demo: bool) -> AsyncIterator[Endpo
     key = new_key()
     frugal = structs.replace(settings, worker_count=1, warm_threads_max=0, store_ttl_days=0, log_proto=False)
     async with contextlib.AsyncExitStack() as stack:
-        model = await stack.enter_async_context(ScriptedModel(respond)) if demo else None
-        provider = None if model is None else model.base_url
+        model = await stack.enter_async_context(WebSocketModel(respond)) if demo else None
+        provider = None if model is None else model.websocket_url
         gateway = await stack.enter_async_context(running_gateway(frugal, api_key=key, provider=provider, alone=True))
         listener = stack.enter_context(socket.create_server((HOST, 0)))
         server = HttpServer(gateway.app)

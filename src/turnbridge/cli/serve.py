@@ -151,10 +151,10 @@ async def _demo() -> AsyncIterator[str]:
     """Run the model of the demo; yield its base URL."""
     # Any other start need not wait for its server.
     from turnbridge.scripted_model.persona import respond  # noqa: PLC0415
-    from turnbridge.scripted_model.server import ScriptedModel  # noqa: PLC0415
+    from turnbridge.scripted_model.websocket import WebSocketModel  # noqa: PLC0415
 
-    async with ScriptedModel(respond) as model:
-        yield model.base_url
+    async with WebSocketModel(respond) as model:
+        yield model.websocket_url
 
 
 def _banner(settings: Settings, gateway: Gateway, address: Address, api_key: str, *, demo: bool) -> Banner:

@@ -1,14 +1,15 @@
 """Checks what a Codex binary adds to a request, on the model's side.
 
 The recipe that keeps Codex from adding anything can fail with any release. So before clients are served, one turn of
-each model of a binary goes to a scripted model on loopback. The result is cached for this binary and this recipe.
+each model of a binary goes to a scripted model on loopback, over HTTP and over WebSocket, as Codex speaks to OpenAI.
+The result is cached for this binary and this recipe.
 """
 
 import asyncio
 import hashlib
 import re
 import tempfile
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from turnbridge.codex.protocol.catalog import CATALOG_OVERRIDES, DIRECT_TOOLS
 from turnbridge.codex.protocol.encode import PROCESS_OVERRIDES, STRICT, HostRules, raw_item, thread_start_params
 from turnbridge.codex.protocol.tool_names import ToolNames
 from turnbridge.scripted_model.replies import answer, message
-from turnbridge.scripted_model.server import ScriptedModel
+from turnbridge.scripted_model.websocket import WebSocketModel
 from turnbridge.turn.errors import BackendUnavailable, GatewayError
 from turnbridge.turn.events import TurnCompleted, TurnFailed
 from turnbridge.turn.items import ImagePart, Json, JsonObject, Message, TextPart
@@ -40,6 +41,9 @@ HOME_PREFIX = "turnbridge-check-"
 RECIPE_CHARACTERS = 16
 # Enough of a text to recognise it.
 EXCERPT_CHARACTERS = 80
+
+# What is checked of a binary: a note of an earlier gateway, which checked less, does not count.
+TRANSPORTS = ("http", "websocket")
 
 INSTRUCTIONS = "Turnbridge looks at what Codex adds to these instructions."
 QUESTION = "Turnbridge asks the scripted model."
@@ -107,7 +111,7 @@ async def check(spec: CodexSpec, worker: Worker) -> Fidelity:
     cached = _cache_file(spec, worker.binary, recipe)
     seen = _known.get((worker.binary, recipe)) or await asyncio.to_thread(read_cached, cached, Fidelity)
     if seen is None:
-        seen = await _observe(spec)
+        seen = await _observe(spec, worker)
         cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(cached, msgspec.json.encode(seen).decode())
     _known[worker.binary, recipe] = seen
@@ -166,28 +170,29 @@ def compare(
     )
 
 
-async def _observe(spec: CodexSpec) -> Fidelity:
-    """Run the same Codex in a home of its own with a scripted model, and return what it changes."""
+async def _observe(spec: CodexSpec, known: Worker) -> Fidelity:
+    """Run the Codex of `known` in homes of its own with a scripted model, and return what it changes."""
     seen = Fidelity()
+    exact = known.dialect == "v2"
+    # Older versions take seconds to start a thread, and offer all models the same.
+    asked_of = known.models[: None if exact else 1]
+    # A flattened history loses the detail of images in any case.
+    shown = {model.id: PICTURES if exact and "image" in model.modalities else () for model in asked_of}
+    scripting = {model.id for model in known.models if model.scripts_tools and not spec.direct_tools}
     with tempfile.TemporaryDirectory(prefix=HOME_PREFIX) as directory:
-        async with ScriptedModel(lambda _: answer(message("Seen.")), record=True) as model:
-            home, workdir = Path(directory) / "home", Path(directory) / "workdir"
-            prepare_bare_home(home)
-            worker = await start_worker(
-                replace(spec, home=home, workdir=workdir, overrides=provider_overrides(model.base_url))
-            )
-            try:
-                exact = worker.dialect == "v2"
-                # Older versions take seconds to start a thread, and offer all models the same.
-                asked_of = worker.models[: None if exact else 1]
-                # A flattened history loses the detail of images in any case.
-                shown = {known.id: PICTURES if exact and "image" in known.modalities else () for known in asked_of}
-                turns = [_ask(worker, _request(model, pictures)) for model, pictures in shown.items()]
-                for failure in filter(None, await asyncio.gather(*turns)):
-                    raise failure
-            finally:
-                await asyncio.shield(worker.process.stop())
-            scripting = {known.id for known in worker.models if known.scripts_tools and not spec.direct_tools}
+        async with WebSocketModel(lambda _: answer(message("Seen.")), record=True) as model:
+            # Of the older versions some know only one of them.
+            urls = (model.base_url, model.websocket_url) if exact else (model.base_url,)
+            # In one directory: its name is part of a text that Codex may add.
+            alike = replace(spec, workdir=Path(directory) / "workdir")
+            checked = [
+                _checked(
+                    replace(alike, home=Path(directory) / f"home-{number}", overrides=provider_overrides(url)), shown
+                )
+                for number, url in enumerate(urls)
+            ]
+            for failure in filter(None, await asyncio.gather(*checked)):
+                raise failure
             for asked in model.requests:
                 name = str(asked.body.get("model"))
                 pictures = shown.get(name, ())
@@ -195,6 +200,17 @@ async def _observe(spec: CodexSpec) -> Fidelity:
                 found = compare(asked.body, exact=exact, scripts_tools=scripts, pictures=pictures, rules=spec.rules)
                 seen = seen.joined(found)
     return seen
+
+
+async def _checked(spec: CodexSpec, shown: Mapping[str, Sequence[ImagePart]]) -> BackendUnavailable | None:
+    """Run a turn of each model, which is shown these images, in a new home; return the error if one fails."""
+    prepare_bare_home(spec.home)
+    worker = await start_worker(spec)
+    try:
+        turns = [_ask(worker, _request(model, pictures)) for model, pictures in shown.items()]
+        return next(filter(None, await asyncio.gather(*turns)), None)
+    finally:
+        await asyncio.shield(worker.process.stop())
 
 
 async def _ask(worker: Worker, request: TurnRequest) -> BackendUnavailable | None:
@@ -231,6 +247,7 @@ def _recipe(spec: CodexSpec) -> str:
     """Return a hash of everything that Codex is told to leave out, and of the checked request."""
     request = _request("")
     told = [
+        TRANSPORTS,
         thread_start_params(request, ToolNames(())),
         request.items,
         flat_config(request, logged_in=False),

@@ -20,7 +20,7 @@ from turnbridge.codex.protocol.jsonrpc import LineSplitter
 from turnbridge.codex.setup import codex_with, login_help
 from turnbridge.logs.setup import configure_logging
 from turnbridge.scripted_model.persona import respond
-from turnbridge.scripted_model.server import ScriptedModel
+from turnbridge.scripted_model.websocket import WebSocketModel
 from turnbridge.settings.fields import Settings
 from turnbridge.turn.errors import GatewayError, LoginRequired
 from turnbridge.turn.events import TextDelta, TurnCompleted, TurnEvent, TurnFailed
@@ -178,8 +178,8 @@ def probe(*, codex_bin: Path | None, prompt: str, raw: bool, demo: bool) -> None
 async def _probe(settings: Settings, prompt: str, report: Callable[[Seen], None], *, demo: bool) -> Outcome:
     if not demo:
         return await _run(settings, None, prompt, report)
-    async with ScriptedModel(respond) as model:
-        return await _run(settings, model.base_url, prompt, report)
+    async with WebSocketModel(respond) as model:
+        return await _run(settings, model.websocket_url, prompt, report)
 
 
 async def _run(settings: Settings, provider: str | None, prompt: str, report: Callable[[Seen], None]) -> Outcome:

@@ -262,10 +262,10 @@ def answer(
     return StreamReply(steps=(created(), *items, completed(usage)), key=key, burst=burst)
 
 
-def error_reply(status: int, message: str) -> HttpReply:
+def error_reply(status: int, message: str, *, code: str | None = None, param: str | None = None) -> HttpReply:
     """Return an error as the API writes it."""
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return HttpReply(status=status, body={"error": {"message": message, "type": kind, "param": None, "code": None}})
+    return HttpReply(status=status, body={"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
 def _response(event: str, fields: JsonObject) -> JsonObject:

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from tests.support.gateway import running_bridge, running_bridge_over_websocket
-from tests.support.websocket_model import WebSocketModel
 from turnbridge.codex.process.connection import CallRefused, Connection
 from turnbridge.codex.process.spare_threads import (
     LARGEST_SPARE_BYTES,
@@ -20,6 +19,7 @@ from turnbridge.codex.process.spare_threads import (
     ThreadKind,
 )
 from turnbridge.scripted_model.replies import answer, message
+from turnbridge.scripted_model.websocket import WebSocketModel
 from turnbridge.turn.items import JsonObject
 
 pytestmark = pytest.mark.anyio

@@ -5,6 +5,7 @@ the whole request together again, so that a script and its judge see the same ov
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ from dataclasses import dataclass
 import msgspec
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from turnbridge.scripted_model.replies import Beat, HttpReply, Json, JsonObject, completed, created, error_reply
 from turnbridge.scripted_model.server import Respond, ScriptedModel, headers_of, survived
 
 # Of a message, what belongs to the connection and not to the request.
 FRAMING = ("type", "generate", "previous_response_id")
-# Bytes in one message: more than any history that a test sends.
+# Bytes in one message: more than any history has.
 LARGEST_MESSAGE = 1 << 28
 # A Codex thread continues its latest response only; the margin is for several threads that share a connection.
 MOST_RESPONSES = 32
@@ -94,13 +96,10 @@ class Inbound:
 def warm_up(ordinal: int) -> Iterator[Beat]:
     """Yield the answer to `generate: false`: a response without output that may be continued."""
     for number, event in enumerate((created(), completed())):
-        response = event["response"]
-        assert isinstance(response, dict)
-        yield {
-            **event,
-            "sequence_number": number,
-            "response": {**response, "id": f"resp_warm_{ordinal}", "usage": None},
-        }
+        match event:
+            case {"response": dict() as response}:
+                shown: JsonObject = {**response, "id": f"resp_warm_{ordinal}", "usage": None}
+                yield {**event, "sequence_number": number, "response": shown}
 
 
 def error_event(reply: HttpReply) -> JsonObject:
@@ -109,11 +108,17 @@ def error_event(reply: HttpReply) -> JsonObject:
 
 
 def _not_found(response_id: str) -> HttpReply:
-    reply = error_reply(400, f"Previous response with id '{response_id}' not found.")
-    error = reply.body["error"]
-    assert isinstance(error, dict)
-    found = {**error, "code": "previous_response_not_found", "param": "previous_response_id"}
-    return HttpReply(status=400, body={"error": found})
+    problem = f"Previous response with id '{response_id}' not found."
+    return error_reply(400, problem, code="previous_response_not_found", param="previous_response_id")
+
+
+class _QuietProtocol(WebSocketsSansIOProtocol):
+    """Says nothing of its connections: in the log of a demo they would look like the gateway's."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Shows warnings only, as that of every library.
+        self.logger = self.conn.logger = logging.getLogger(__name__)
+        super().connection_made(transport)
 
 
 class WebSocketModel(ScriptedModel):
@@ -136,7 +141,7 @@ class WebSocketModel(ScriptedModel):
 
     def _config(self) -> uvicorn.Config:
         config = super()._config()
-        config.ws, config.ws_max_size = "websockets-sansio", LARGEST_MESSAGE
+        config.ws, config.ws_max_size = _QuietProtocol, LARGEST_MESSAGE
         return config
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
