@@ -7,6 +7,7 @@ the Responses API over WebSocket, as OpenAI does with Codex.
 import asyncio
 import contextlib
 import functools
+import gc
 import json
 import re
 import sys
@@ -96,4 +97,7 @@ async def serve_websocket() -> None:
 
 
 if __name__ == "__main__":
+    # Codex keeps a connection for each thread. A collection among thousands of them took up to 0.2 s, which would count
+    # as the time of whichever side was asked just then.
+    gc.disable()
     uvloop.run(serve_websocket() if "websocket" in sys.argv else serve(app))
