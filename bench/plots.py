@@ -10,7 +10,7 @@ WIDTH = 720
 MARGIN = 24
 TITLE_HEIGHT = 40
 BAR_HEIGHT, BAR_GAP = 22, 8
-LABEL_WIDTH, VALUE_WIDTH = 270, 80
+LABEL_WIDTH, VALUE_WIDTH = 290, 80
 CURVE_HEIGHT, AXIS_WIDTH, LEGEND_LINE = 300, 64, 20
 # Told apart by those who see fewer colours, on white and on black.
 COLOURS = ("#2f7fd1", "#d9822b", "#2a9d6f", "#b5539c", "#c0a72e", "#8a8f98")

@@ -99,7 +99,7 @@ async def _measure(directory: Path, binary: Path | None, turns: int) -> Footprin
 async def _watch(gateway: GatewayProcess, samples: list[tuple[float, float]]) -> None:
     began = time.monotonic()
     while True:
-        samples.append((round(time.monotonic() - began), round(_held(gateway), 1)))
+        samples.append((round(time.monotonic() - began, 1), round(_held(gateway), 1)))
         await asyncio.sleep(SAMPLE_S)
 
 

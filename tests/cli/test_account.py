@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -85,7 +86,7 @@ async def test_a_named_account_has_a_login_of_its_own(home: Path) -> None:
 
 
 def _nobody(home: Path) -> str:
-    command = f"PROXY_DATA_DIR='{home / 'data'}' {sys.executable} -m turnbridge login"
+    command = f"PROXY_DATA_DIR='{home / 'data'}' {quote(sys.executable)} -m turnbridge login"
     return f"Nobody is logged in.\nLog in: {command}\n"
 
 

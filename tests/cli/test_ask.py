@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -100,7 +101,7 @@ async def test_ctrl_c_ends_a_question_and_its_gateway(started_before: Path) -> N
 @pytest.mark.promise("commands.status")
 async def test_turnbridge_alone_tells_what_to_do_first(tmp_path: Path) -> None:
     port = str(free_port())
-    command = f"PROXY_DATA_DIR={tmp_path / 'data'} {sys.executable} -m turnbridge"
+    command = f"PROXY_DATA_DIR={tmp_path / 'data'} {quote(sys.executable)} -m turnbridge"
     assert await run(tmp_path, PORT=port) == Finished(
         0,
         f"Turnbridge {__version__}\n\n"

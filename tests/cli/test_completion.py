@@ -25,7 +25,9 @@ echo "${{COMPREPLY[@]}}"
 def path(tmp_path: Path) -> str:
     """Return a PATH on which `turnbridge` is."""
     program = tmp_path / "turnbridge"
-    program.write_text(f"#!{sys.executable}\nfrom turnbridge.cli.main import app\napp()\n")  # As an installer does.
+    # As an installer writes it where the path of Python may have a space.
+    to_python = f"#!/bin/sh\n'''exec' \"{sys.executable}\" \"$0\" \"$@\"\n' '''\n"
+    program.write_text(f"{to_python}from turnbridge.cli.main import app\napp()\n")
     program.chmod(0o755)
     return f"{tmp_path}:{os.environ['PATH']}"
 

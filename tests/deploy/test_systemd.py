@@ -20,11 +20,14 @@ pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason=
 @pytest.fixture
 def units(tmp_path: Path) -> list[str]:
     """Return copies of the units, with a program and a user that exist here."""
+    # By a link: a unit would have to quote a path with a space.
+    program = tmp_path / "python"
+    program.symlink_to(sys.executable)
     for path in UNITS.iterdir():
-        text = path.read_text(encoding="utf-8").replace("/opt/turnbridge/bin/turnbridge", sys.executable)
+        text = path.read_text(encoding="utf-8").replace("/opt/turnbridge/bin/turnbridge", str(program))
         text = re.sub(r"^(User|Group)=turnbridge$", r"\1=root", text, flags=re.MULTILINE)
         (tmp_path / path.name).write_text(text, encoding="utf-8")
-    return sorted(map(str, tmp_path.iterdir()))
+    return sorted(str(tmp_path / path.name) for path in UNITS.iterdir())
 
 
 @pytest.mark.promise("deploy.systemd")

@@ -101,12 +101,12 @@ async def test_a_login_is_seen_or_missed(tmp_path: Path, login: str | None) -> N
     assert (worker.login is None) == (login is None)
 
 
-def pretending(spec: CodexSpec, *, debug: str = f'exec {REAL} "$@"', app_server: str = "exit 3") -> CodexSpec:
+def pretending(spec: CodexSpec, *, debug: str = f'exec "{REAL}" "$@"', app_server: str = "exit 3") -> CodexSpec:
     """Return a Codex that does something else for one of its two commands."""
     program = spec.workdir.parent / "codex"
     program.write_text(
         f'#!/bin/sh\nif [ "$1" = debug ]; then {debug}\n'
-        f'elif [ "$1" = --version ] || [ "$2" = generate-json-schema ]; then exec {REAL} "$@"\n'
+        f'elif [ "$1" = --version ] || [ "$2" = generate-json-schema ]; then exec "{REAL}" "$@"\n'
         f"else {app_server}\nfi\n"
     )
     program.chmod(0o700)
@@ -204,8 +204,8 @@ async def test_a_listener_that_cannot_be_made_leaves_no_process(spec: CodexSpec)
 async def test_an_accounts_catalogue_that_does_not_come_is_replaced_by_the_bundled_one(spec: CodexSpec) -> None:
     # The bundled one has to come within it.
     spec = replace(spec, catalog_timeout_s=4.0)
-    debug = f'[ "$3" = --bundled ] || {{ {NOTES_ITS_PID}; }}; exec {REAL} "$@"'
-    worker = await start_worker(pretending(spec, debug=debug, app_server=f'exec {REAL} "$@"'))
+    debug = f'[ "$3" = --bundled ] || {{ {NOTES_ITS_PID}; }}; exec "{REAL}" "$@"'
+    worker = await start_worker(pretending(spec, debug=debug, app_server=f'exec "{REAL}" "$@"'))
     await worker.process.stop()
     assert is_gone(spec)
     assert worker.models
