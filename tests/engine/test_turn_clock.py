@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support.passing_time import PassingTime
+from tests.support.passing_time import PassingTime, on_a_loop_of_its_own
 from turnbridge.engine.turn_rules import TurnClock, Watch
 from turnbridge.turn.errors import GatewayError, InvalidApiKey, TurnTimeout
 
@@ -49,10 +49,11 @@ async def test_a_turn_ends_in_time_though_its_client_was_waited_for_in_between()
         (True, 61, "silent for 60 seconds"),
     ],
 )
+@on_a_loop_of_its_own
 async def test_a_provider_has_a_third_of_the_idle_timeout_for_its_first_sign(
-    heard: bool, passed_s: int, told: str | None, monkeypatch: pytest.MonkeyPatch
+    heard: bool, passed_s: int, told: str | None
 ) -> None:
-    time, thread = PassingTime(monkeypatch), Thread(heard=heard)
+    time, thread = PassingTime(), Thread(heard=heard)
     clock = TurnClock(Watch(silence_s=60, whole_s=600), thread)  # type: ignore[arg-type]
     clock.wait()
     await time.go_on(passed_s)

@@ -11,7 +11,7 @@ from starlette.types import Message as AsgiMessage
 
 from tests.api.responses import decoded as decode
 from tests.api.responses.test_encode import MODEL
-from tests.support.passing_time import PassingTime
+from tests.support.passing_time import PassingTime, on_a_loop_of_its_own
 from tests.support.waiting import until
 from turnbridge.api.responses.encode import ResponseEncoder
 from turnbridge.engine.run import Run
@@ -204,8 +204,9 @@ async def test_output_that_comes_while_the_headers_are_being_sent_comes_after_th
     assert numbers(stream.bodies) == list(range(len(numbers(stream.bodies))))
 
 
-async def test_a_client_that_does_not_read_is_sent_no_keepalives_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, stream = PassingTime(monkeypatch), Stream(Timing(hold_s=0, keepalive_s=5, whole_s=900))
+@on_a_loop_of_its_own
+async def test_a_client_that_does_not_read_is_sent_no_keepalives_in_between() -> None:
+    time, stream = PassingTime(), Stream(Timing(hold_s=0, keepalive_s=5, whole_s=900))
     serving = asyncio.ensure_future(stream.serve())
     await time.go_on(6)
     sent = len(stream.bodies)
@@ -220,8 +221,9 @@ async def test_a_client_that_does_not_read_is_sent_no_keepalives_in_between(monk
     await serving
 
 
-async def test_a_client_that_reads_is_not_cut_off_however_long_it_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, stream = PassingTime(monkeypatch), Stream(Timing(hold_s=0, keepalive_s=None, whole_s=5))
+@on_a_loop_of_its_own
+async def test_a_client_that_reads_is_not_cut_off_however_long_it_has_waited() -> None:
+    time, stream = PassingTime(), Stream(Timing(hold_s=0, keepalive_s=None, whole_s=5))
     serving = asyncio.ensure_future(stream.serve())
     await time.go_on(20)
     stream.turn.says([*STARTED, *FIRST], REST, END)

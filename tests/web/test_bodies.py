@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from tests.support.passing_time import PassingTime
+from tests.support.passing_time import PassingTime, on_a_loop_of_its_own
 from tests.web.asgi_driver import Exchange
 from turnbridge.turn.errors import GatewayOverloaded
 from turnbridge.web import bodies as uploads
@@ -70,8 +70,9 @@ async def test_a_client_that_holds_most_already_gets_no_more() -> None:
     waiting.cancel()
 
 
-async def test_a_body_that_takes_long_makes_room_for_the_same_client_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, time = Uploads(MOST), PassingTime(monkeypatch)
+@on_a_loop_of_its_own
+async def test_a_body_that_takes_long_makes_room_for_the_same_client_too() -> None:
+    counted, time = Uploads(MOST), PassingTime()
     slow, waiting = await begun(counted, "one", 900)
     await time.go_on(int(SLOW_S))
     fresh, still_waiting = await begun(counted, "one", 200)

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.codex.process.real_codex import RECORDING
 from tests.support.codex_schema import pinned_schema
-from tests.support.passing_time import PassingTime
+from tests.support.passing_time import PassingTime, on_a_loop_of_its_own
 from turnbridge.codex.process.connection import CallRefused, Connection, Inbox
 from turnbridge.codex.protocol import jsonrpc
 from turnbridge.codex.protocol.capabilities import RpcCheck
@@ -413,8 +413,9 @@ async def test_of_several_updates_of_the_plan_in_one_piece_the_last_one_counts()
     assert peer.connection.plan.windows(0)["primary"].used_percent == 20
 
 
-async def test_calls_that_failed_at_the_end_of_the_pipe_time_out_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    peer, time, problems = Peer(), PassingTime(monkeypatch), list[object]()
+@on_a_loop_of_its_own
+async def test_calls_that_failed_at_the_end_of_the_pipe_time_out_no_more() -> None:
+    peer, time, problems = Peer(), PassingTime(), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     peer.connection.send("any", None)
     peer.connection.end(BackendUnavailable("Codex ended"))

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Message
 
-from tests.support.passing_time import PassingTime
+from tests.support.passing_time import PassingTime, on_a_loop_of_its_own
 from tests.web.server.raw_connection import Connection, connected
 from turnbridge.web.bodies import BODY_SILENCE_S, Bodies
 from turnbridge.web.middleware.ingress import wrap
@@ -52,18 +52,19 @@ def line_to(echo: Echo) -> contextlib.AbstractAsyncContextManager[Connection]:
 
 
 @pytest.fixture
-async def time(monkeypatch: pytest.MonkeyPatch) -> PassingTime:
-    return PassingTime(monkeypatch)
+def time() -> PassingTime:
+    return PassingTime()
 
 
 @pytest.fixture
-async def echo() -> Echo:
+def echo() -> Echo:
     echo = Echo()
     echo.may_answer.set()
     return echo
 
 
 @pytest.mark.promise("limits.silent-clients")
+@on_a_loop_of_its_own
 async def test_a_body_that_stops_coming_is_told_so_and_its_connection_closed(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         await line.send(HEAD + b"content-length: 100\r\n\r\n" + b"x" * 50)
@@ -82,6 +83,7 @@ async def test_a_body_that_stops_coming_is_told_so_and_its_connection_closed(ech
         assert await line.closed()
 
 
+@on_a_loop_of_its_own
 async def test_a_body_that_never_begins_is_told_so_too(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         await line.send(HEAD + b"content-length: 100\r\nexpect: 100-continue\r\n\r\n")
@@ -93,6 +95,7 @@ async def test_a_body_that_never_begins_is_told_so_too(echo: Echo, time: Passing
 
 
 @pytest.mark.promise("limits.silent-clients")
+@on_a_loop_of_its_own
 async def test_a_body_that_comes_slowly_may_take_as_long_as_it_likes(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         await line.send(HEAD + b"content-length: 8\r\n\r\n")
@@ -107,6 +110,7 @@ async def test_a_body_that_comes_slowly_may_take_as_long_as_it_likes(echo: Echo,
 
 @pytest.mark.promise("limits.silent-clients")
 @pytest.mark.parametrize("sent", [b"", b"PO", HEAD], ids=["nothing", "half a word", "half of the headers"])
+@on_a_loop_of_its_own
 async def test_a_connection_on_which_no_whole_request_comes_is_closed(
     echo: Echo, time: PassingTime, sent: bytes
 ) -> None:
@@ -116,6 +120,7 @@ async def test_a_connection_on_which_no_whole_request_comes_is_closed(
         assert await line.closed()
 
 
+@on_a_loop_of_its_own
 async def test_headers_that_come_drop_by_drop_are_not_waited_for_either(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         await line.send(HEAD)
@@ -126,6 +131,7 @@ async def test_headers_that_come_drop_by_drop_are_not_waited_for_either(echo: Ec
             await line.reader.readexactly(1)
 
 
+@on_a_loop_of_its_own
 async def test_half_of_a_second_request_is_waited_for_no_longer_than_of_a_first(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         await line.send(HEAD + b"content-length: 2\r\n\r\nhi")
@@ -135,6 +141,7 @@ async def test_half_of_a_second_request_is_waited_for_no_longer_than_of_a_first(
         assert await line.closed()
 
 
+@on_a_loop_of_its_own
 async def test_a_refused_body_that_goes_on_a_little_and_stops_holds_nothing(echo: Echo, time: PassingTime) -> None:
     """Its answer is given before it is whole; the rest of it is read, and thrown away."""
     async with line_to(echo) as line:
@@ -146,6 +153,7 @@ async def test_a_refused_body_that_goes_on_a_little_and_stops_holds_nothing(echo
 
 
 @pytest.mark.promise("limits.silent-clients")
+@on_a_loop_of_its_own
 async def test_a_refused_body_that_never_ends_is_not_read_for_ever(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         chunk = b"%x\r\n%s\r\n" % (LIMIT + 1, b"x" * (LIMIT + 1))
@@ -158,6 +166,7 @@ async def test_a_refused_body_that_never_ends_is_not_read_for_ever(echo: Echo, t
             await line.reader.readexactly(1)
 
 
+@on_a_loop_of_its_own
 async def test_who_waits_for_an_answer_may_be_silent_for_as_long_as_it_takes(time: PassingTime) -> None:
     echo = Echo()
     async with line_to(echo) as line:
@@ -167,6 +176,7 @@ async def test_who_waits_for_an_answer_may_be_silent_for_as_long_as_it_takes(tim
         assert (await line.answer())[0] == 200
 
 
+@on_a_loop_of_its_own
 async def test_headers_may_take_a_while_and_so_may_the_next_request(echo: Echo, time: PassingTime) -> None:
     async with line_to(echo) as line:
         for number in range(3):

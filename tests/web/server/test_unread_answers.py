@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.support.passing_time import PassingTime
+from tests.support.passing_time import PassingTime, on_a_loop_of_its_own
 from tests.web.server.raw_connection import PATIENCE_S, Connection, connected
 from turnbridge.web.answer import serve_until_disconnect
 from turnbridge.web.server.http_server import IDLE_CONNECTION_S, UNREAD_S
@@ -60,10 +60,9 @@ async def asked(app: ASGIApp, request: bytes) -> AsyncIterator[Connection]:
     [(whole, ASKED), (whole, ASKED_ONCE), (endless, ASKED)],
     ids=["whole, kept alive", "whole, to be closed", "streamed"],
 )
-async def test_who_takes_nothing_of_an_answer_any_more_is_given_up(
-    app: ASGIApp, request_: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    time = PassingTime(monkeypatch)
+@on_a_loop_of_its_own
+async def test_who_takes_nothing_of_an_answer_any_more_is_given_up(app: ASGIApp, request_: bytes) -> None:
+    time = PassingTime()
     async with asked(app, request_) as connection:
         state = connection.server.server_state
         await time.go_on(UNREAD_S - 10)
@@ -72,8 +71,9 @@ async def test_who_takes_nothing_of_an_answer_any_more_is_given_up(
         assert (state.connections, state.tasks) == (set(), set())
 
 
-async def test_who_takes_an_answer_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    time = PassingTime(monkeypatch)
+@on_a_loop_of_its_own
+async def test_who_takes_an_answer_slowly_gets_all_of_it() -> None:
+    time = PassingTime()
     async with asked(whole, ASKED) as connection:
         for _ in range(PIECES):
             await time.go_on(UNREAD_S - 10)
@@ -81,8 +81,9 @@ async def test_who_takes_an_answer_slowly_gets_all_of_it(monkeypatch: pytest.Mon
                 assert await connection.reader.readexactly(PIECE) == b"x" * PIECE
 
 
-async def test_a_stream_that_has_nothing_to_say_is_not_one_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, go_on = PassingTime(monkeypatch), asyncio.Event()
+@on_a_loop_of_its_own
+async def test_a_stream_that_has_nothing_to_say_is_not_one_that_nobody_reads() -> None:
+    time, go_on = PassingTime(), asyncio.Event()
 
     async def thoughtful(scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive
