@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from bench.client import API_KEY
 from bench.environments import environment
 from bench.processes import LOG_CHARACTERS
 from tests.support.gateway_process import end
+from tests.support.ports import free_port
 from tests.support.processes import descendants
 
 LITELLM, VIA_CODEX = "1.106.2", "0.2.3"
@@ -86,7 +86,7 @@ def _invented_login() -> dict[str, object]:
 @contextlib.asynccontextmanager
 async def _running(directory: Path, words: Sequence[object], variables: Mapping[str, str]) -> AsyncIterator[Proxy]:
     """Run a proxy until the context ends; the last word is the option of its port."""
-    port, log = _free_port(), directory / "proxy.log"
+    port, log = free_port(), directory / "proxy.log"
     began = time.perf_counter()
     with log.open("ab") as file:
         process = await asyncio.create_subprocess_exec(
@@ -120,10 +120,3 @@ async def _listening(process: asyncio.subprocess.Process, port: int, log: Path) 
 
 def _last_words(log: Path) -> str:
     return log.read_text(encoding="utf-8")[-LOG_CHARACTERS:]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

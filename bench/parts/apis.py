@@ -1,7 +1,6 @@
 """What each API costs beside Chat Completions: processor time of a turn and of a delta."""
 
 import json
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from bench.client import CHAT, DELTAS, MESSAGES, OLLAMA, RESPONSES, Client
 from bench.processes import gateway_alone
 from bench.report import Goal, Section, at_most, table
 from bench.rounds import Measured, Side, interleaved, warm_up
+from tests.support.ports import free_port
 
 TITLE = "The four APIs"
 LONG_DELTAS = 2000
@@ -24,8 +24,7 @@ INTRODUCTION = (
 
 async def run(directory: Path, *, quick: bool) -> Section:
     """Measure the same turns through each API, in turn."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     async with gateway_alone(directory / "gateway", PROXY_OLLAMA=f"127.0.0.1:{port}") as running:
         ollama = f"http://127.0.0.1:{port}"
         clients = {

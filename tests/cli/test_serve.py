@@ -23,6 +23,7 @@ from tests.support.command import (
     run,
     serving,
 )
+from tests.support.ports import free_port
 from turnbridge import __version__
 from turnbridge.api.ollama.listener import LISTENER
 from turnbridge.cli.console import EXIT_CONFIG, EXIT_UNAVAILABLE
@@ -397,8 +398,7 @@ async def test_ollamas_clients_are_served_on_the_next_port_if_theirs_is_taken(st
 async def test_an_address_for_ollamas_clients_that_cannot_be_used_is_refused(
     tmp_path: Path, chosen: str, told: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     refused = await run(tmp_path, "serve", "--demo", "--port", port, PROXY_OLLAMA=chosen.format(port=port))
     assert (refused.status, refused.out) == (EXIT_CONFIG, "")
     assert told.format(port=port) in refused.err

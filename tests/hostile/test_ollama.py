@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.hostile.site import TIMEOUT_S, Site, running_site
 from tests.hostile.test_big_bodies import MOST_BYTES, SAID, filled, numbered
+from tests.support.ports import free_port
 from turnbridge.api.shared.body_budget import MAX_ITEMS, MAX_VALUES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -23,9 +23,8 @@ CALLS = b'{"role":"assistant","tool_calls":['
 
 @pytest.fixture(scope="module")
 async def port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    """Return a free port."""
+    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from tests.support.gateway import API_KEY, listening, listening_with, settings_for_tests
+from tests.support.ports import free_port
 from turnbridge.bootstrap import Gateway, running_gateway
 from turnbridge.cli.page_data import command_data
 from turnbridge.scripted_model.persona import respond
@@ -68,8 +68,7 @@ async def page_shown(data_dir: Path, *, demo: bool = True, **chosen: Any) -> Asy
     settings = settings_for_tests(data_dir, **{"PROXY_WARM_THREADS_MAX": 8, **ollama, **chosen})
     async with contextlib.AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedModel(respond, record=True))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         commands = command_data(
             settings, API_KEY, port=0, others={"ollama": f"http://127.0.0.1:{port}"} if demo else {}
         )

@@ -5,13 +5,14 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 import redis.asyncio
+
+from tests.support.ports import free_port
 
 PROGRAMS = ("redis-server", "valkey-server")
 # Made by `make replica-tools`.
@@ -31,9 +32,7 @@ class RedisServer:
         self._program = program
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     async def start(self) -> None:
